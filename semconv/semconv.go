@@ -1,0 +1,81 @@
+// Package semconv holds the names of spans and attributes that the protocol
+// gives a meaning. It has constants and key builders only.
+package semconv
+
+import "strconv"
+
+// Span names.
+const (
+	SpanAnnotation = "agentlightning.annotation" // annotations; rewards are annotations
+	SpanMessage    = "agentlightning.message"    // text messages and logs
+	SpanObject     = "agentlightning.object"     // serialised objects
+	SpanException  = "agentlightning.exception"  // exceptions
+	SpanOperation  = "agentlightning.operation"  // functions and blocks of code
+	SpanVirtual    = "agentlightning.virtual"    // spans made from attributes alone
+	SpanModelCall  = "openai.chat.completion"    // one call of a model, whatever its dialect
+)
+
+// OperationReward marks an operation that computes a reward.
+const OperationReward = "agentlightning.reward"
+
+// Attributes that say where a span belongs. They are looked up in the span
+// first, then in its resource.
+const (
+	RolloutID      = "agentlightning.rollout_id"
+	AttemptID      = "agentlightning.attempt_id"
+	SpanSequenceID = "agentlightning.span_sequence_id"
+	TracerName     = "agentlightning.tracer.name"
+)
+
+// Attributes of the spans that emitters write.
+const (
+	Reward           = "agentlightning.reward" // prefix of reward dimensions
+	Link             = "agentlightning.link"   // prefix of links
+	Tag              = "agentlightning.tag"    // prefix of tags
+	MessageBody      = "agentlightning.message.body"
+	ObjectType       = "agentlightning.object.type"
+	ObjectLiteral    = "agentlightning.object.literal"
+	ObjectJSON       = "agentlightning.object.json"
+	OperationName    = "agentlightning.operation.name"
+	OperationInput   = "agentlightning.operation.input"
+	OperationOutput  = "agentlightning.operation.output"
+	ExceptionType    = "exception.type"
+	ExceptionMessage = "exception.message"
+	ExceptionStack   = "exception.stacktrace"
+	ExceptionEscaped = "exception.escaped"
+)
+
+// Attributes of model calls.
+const (
+	CallProblem      = "agentlightning.call.problem" // why a call is left out of training
+	PromptTokenIDs   = "prompt_token_ids"
+	ResponseTokenIDs = "response_token_ids"
+	LogprobsContent  = "logprobs.content"
+)
+
+// Metadata keys that tie a rollout to the run that asked for it.
+const (
+	MetadataRunID  = "agl.run_id"
+	MetadataStep   = "agl.step"
+	MetadataGroup  = "agl.group"
+	MetadataMember = "agl.member"
+	MetadataSeed   = "agl.seed" // integer from which an agent derives the seeds of its model calls
+)
+
+// PrimaryReward is the name of the reward dimension that training reads.
+const PrimaryReward = "primary"
+
+// RewardName returns the key of the name of reward dimension i; 0 is the primary one.
+func RewardName(i int) string { return Reward + "." + strconv.Itoa(i) + ".name" }
+
+// RewardValue returns the key of the value of reward dimension i.
+func RewardValue(i int) string { return Reward + "." + strconv.Itoa(i) + ".value" }
+
+// LinkKeyMatch returns the key of the attribute name that link i compares.
+func LinkKeyMatch(i int) string { return Link + "." + strconv.Itoa(i) + ".key_match" }
+
+// LinkValueMatch returns the key of the value that link i expects.
+func LinkValueMatch(i int) string { return Link + "." + strconv.Itoa(i) + ".value_match" }
+
+// TagKey returns the key of tag i.
+func TagKey(i int) string { return Tag + "." + strconv.Itoa(i) }
