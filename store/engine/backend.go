@@ -1,0 +1,110 @@
+package engine
+
+import (
+	"context"
+
+	agl "agentlightning"
+	"agentlightning/store"
+)
+
+// Backend remembers what the engine tells it to. It holds no rule of the
+// protocol: times, ids and decisions come from the engine.
+//
+// The seam is ours to change; it is not for users. What every backend must
+// keep, and store/storetest tries:
+//
+//   - View and Update show one consistent state. Update is durable when it
+//     returns nil, and leaves no trace when its function or the commit fails.
+//   - The function given to Update has no effects outside the transaction and
+//     may run again; waiters, metrics and logs fire after it returned.
+//   - Values handed in are not kept by reference and values handed out are the
+//     caller's.
+//   - Lists without an order keep the order of insertion; changing an item does
+//     not move it. Queries filter, sort and page as the functions in query.go do.
+type Backend interface {
+	// Name is shown in statistics.
+	Name() string
+	View(ctx context.Context, f func(Reader) error) error
+	Update(ctx context.Context, f func(Tx) error) error
+	Close() error
+}
+
+// Reader reads one consistent state. Lookups of unknown keys return the zero
+// value and false, or leave the key out of the map.
+type Reader interface {
+	Rollouts(ids []string) (map[string]agl.Rollout, error)
+	QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRollout], error)
+	// OpenRollouts returns rollouts that are preparing or running and have a
+	// time limit, each with its latest attempt: what the health scan looks at.
+	OpenRollouts() ([]agl.AttemptedRollout, error)
+	QueueLength() (int, error)
+
+	Attempt(rolloutID, attemptID string) (agl.Attempt, bool, error)
+	QueryAttempts(q store.AttemptQuery) (store.Page[agl.Attempt], error)
+	// LatestAttempts returns the attempt with the highest sequence id of each rollout.
+	LatestAttempts(rolloutIDs []string) (map[string]agl.Attempt, error)
+
+	// QuerySpans gets a query whose AttemptID is nil or an id, never "latest".
+	QuerySpans(q store.SpanQuery) (store.Page[agl.Span], error)
+
+	Resources(id string) (agl.ResourcesUpdate, bool, error)
+	LatestResources() (agl.ResourcesUpdate, bool, error)
+	QueryResources(q store.ResourcesQuery) (store.Page[agl.ResourcesUpdate], error)
+
+	Workers(ids []string) (map[string]agl.Worker, error)
+	QueryWorkers(q store.WorkerQuery) (store.Page[agl.Worker], error)
+
+	Run(id string) (agl.Run, bool, error)
+	Runs(limit int) ([]agl.Run, error) // newest first
+	StepMetrics(runID string, after int) ([]agl.StepMetrics, error)
+	LatestCheckpoint(runID string) (agl.Checkpoint, bool, error)
+
+	Models() ([]agl.Model, error)
+	Counts() (store.Statistics, error)
+}
+
+// Tx is a transaction: it reads its own writes.
+type Tx interface {
+	Reader
+
+	InsertRollouts(r []agl.Rollout) error
+	UpdateRollouts(r []agl.Rollout) error
+
+	// Push appends rollout ids to the queue; an id that is queued already keeps its place.
+	Push(ids []string) error
+	// PushFront puts ids at the front of the queue, in order.
+	PushFront(ids []string) error
+	// Pop removes up to n ids from the front of the queue and returns them.
+	Pop(n int) ([]string, error)
+
+	InsertAttempts(a []agl.Attempt) error
+	UpdateAttempts(a []agl.Attempt) error
+	// DeleteAttempts removes attempts (of claims that are undone).
+	DeleteAttempts(a []store.Attempted) error
+
+	// InsertSpans stores spans whose key is new and reports for each whether it was.
+	InsertSpans(s []agl.Span) ([]bool, error)
+
+	// TakeSequenceIDs advances the counter of each rollout by n and returns the last number issued.
+	TakeSequenceIDs(rolloutID string, n int) (int64, error)
+	// RaiseSequenceID makes the counter at least id.
+	RaiseSequenceID(rolloutID string, id int64) error
+
+	// PutResources inserts a version or replaces the one with its id, and makes it the latest.
+	PutResources(u agl.ResourcesUpdate) error
+
+	PutWorkers(w []agl.Worker) error
+
+	InsertRun(r agl.Run) error
+	UpdateRun(r agl.Run) error
+	PutStepMetrics(runID string, m []agl.StepMetrics) error
+	PutCheckpoint(runID string, c agl.Checkpoint) error
+
+	// PutModels replaces the whole list.
+	PutModels(m []agl.Model) error
+
+	// Claim remembers what a keyed request was answered with, until the given
+	// Unix second; ClaimOf finds it. Expired ones may be forgotten.
+	PutAnswer(key string, answer []byte, expires float64) error
+	Answer(key string, now float64) ([]byte, bool, error)
+}
