@@ -13,7 +13,9 @@ import (
 // Attribute is one attribute of a span, event, link or resource.
 //
 // Value is a string, bool, int64, float64, []string, []bool, []int64,
-// []float64, or a [json.Number] for an integer beyond 64 bits.
+// []float64, or a [json.Number] for an integer beyond 64 bits. A []json.Number
+// is a list of integers of which one is. Nil is null, which is what a stored NaN
+// or infinity comes back as.
 type Attribute struct {
 	Key   string
 	Value any
@@ -125,6 +127,8 @@ func appendAttributeValue(dst []byte, v any) []byte {
 		return appendList(dst, v, appendInt)
 	case []float64:
 		return appendList(dst, v, jsonx.AppendFloat)
+	case []json.Number:
+		return appendList(dst, v, func(dst []byte, n json.Number) []byte { return append(dst, n...) })
 	case nil:
 		return append(dst, "null"...)
 	}
@@ -145,7 +149,9 @@ func appendList[T any](dst []byte, list []T, one func([]byte, T) []byte) []byte 
 // MarshalJSON implements [json.Marshaler].
 func (a Attributes) MarshalJSON() ([]byte, error) { return a.AppendJSON(nil), nil }
 
-// UnmarshalJSON implements [json.Unmarshaler]. null is no attributes at all.
+// UnmarshalJSON implements [json.Unmarshaler]. null is no attributes at all. It
+// reads everything that AppendJSON writes, null in place of a number included;
+// who has to refuse that uses [ParseAttributeValue].
 func (a *Attributes) UnmarshalJSON(data []byte) error {
 	*a = nil
 	if jsonx.KindOf(data) == jsonx.Null {
@@ -157,7 +163,7 @@ func (a *Attributes) UnmarshalJSON(data []byte) error {
 	}
 	out := make(Attributes, len(members))
 	for i, m := range members {
-		v, err := ParseAttributeValue(m.Value)
+		v, err := parseAttributeValue(m.Value, true)
 		if err != nil {
 			return fmt.Errorf("attribute %q: %w", m.Key, err)
 		}
@@ -172,7 +178,19 @@ func (a *Attributes) UnmarshalJSON(data []byte) error {
 // beside floats become floats; otherwise the first of bool, int and float that
 // fits every element is taken, as the protocol does.
 func ParseAttributeValue(raw []byte) (any, error) {
-	switch jsonx.KindOf(raw) {
+	if err := jsonx.Check(raw); err != nil {
+		return nil, err
+	}
+	return parseAttributeValue(raw, false)
+}
+
+// parseAttributeValue reads a value that is known to be JSON.
+func parseAttributeValue(raw []byte, nulls bool) (any, error) {
+	kind := jsonx.KindOf(raw)
+	if kind == jsonx.Null && nulls {
+		return nil, nil
+	}
+	switch kind {
 	case jsonx.String:
 		return jsonx.Text(raw)
 	case jsonx.Bool:
@@ -180,7 +198,7 @@ func ParseAttributeValue(raw []byte) (any, error) {
 	case jsonx.Number:
 		return parseNumber(raw)
 	case jsonx.Array:
-		return parseAttributeList(raw)
+		return parseAttributeList(raw, nulls)
 	}
 	return nil, fmt.Errorf("%s: must be a string, bool, number or a list of one of these", clip(raw))
 }
@@ -203,13 +221,10 @@ func parseNumber(raw []byte) (any, error) {
 	if n, err := strconv.ParseInt(text, 10, 64); err == nil {
 		return n, nil
 	}
-	if err := jsonx.Check(raw); err != nil {
-		return nil, err
-	}
 	return json.Number(text), nil
 }
 
-func parseAttributeList(raw []byte) (any, error) {
+func parseAttributeList(raw []byte, nulls bool) (any, error) {
 	elements, err := jsonx.Elements(raw)
 	if err != nil {
 		return nil, err
@@ -217,12 +232,15 @@ func parseAttributeList(raw []byte) (any, error) {
 	values := make([]any, len(elements))
 	strs, bools, ints, floats := 0, 0, 0, 0
 	for i, e := range elements {
-		switch jsonx.KindOf(e) {
-		case jsonx.String, jsonx.Bool, jsonx.Number:
-		default:
+		switch kind := jsonx.KindOf(e); {
+		case kind == jsonx.Null && nulls:
+			values[i] = math.NaN()
+			floats++
+			continue
+		case kind != jsonx.String && kind != jsonx.Bool && kind != jsonx.Number:
 			return nil, fmt.Errorf("%s: a list holds strings, bools or numbers only", clip(e))
 		}
-		if values[i], err = ParseAttributeValue(e); err != nil {
+		if values[i], err = parseAttributeValue(e, false); err != nil {
 			return nil, err
 		}
 		switch values[i].(type) {
@@ -242,12 +260,12 @@ func parseAttributeList(raw []byte) (any, error) {
 		return collect(values, func(v any) (string, bool) { return v.(string), true }), nil
 	case bools == n:
 		return collect(values, func(v any) (bool, bool) { return v.(bool), true }), nil
-	case ints == n, floats == n, ints+floats == n:
-		if floats == 0 {
-			if list := collect(values, asInt); list != nil {
-				return list, nil
-			}
+	case ints == n:
+		if list := collect(values, asInt); list != nil {
+			return list, nil
 		}
+		return collect(values, asNumber), nil
+	case floats+ints == n:
 		return collect(values, asFloat), nil
 	}
 	if list := collect(values, asBool); list != nil {
@@ -310,6 +328,16 @@ func asInt(v any) (int64, bool) {
 		return n, err == nil
 	}
 	return 0, false
+}
+
+func asNumber(v any) (json.Number, bool) {
+	switch v := v.(type) {
+	case json.Number:
+		return v, true
+	case int64:
+		return json.Number(strconv.FormatInt(v, 10)), true
+	}
+	return "", false
 }
 
 func asFloat(v any) (float64, bool) {

@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
+	"math"
 	"strconv"
 	"time"
 
@@ -39,7 +40,7 @@ func randomHex(n int) string {
 func Seconds(t time.Time) float64 { return float64(t.UnixMicro()) / 1e6 }
 
 // Time converts the protocol's Unix seconds to a time, to the microsecond.
-func Time(seconds float64) time.Time { return time.UnixMicro(int64(seconds * 1e6)) }
+func Time(seconds float64) time.Time { return time.UnixMicro(int64(math.Round(seconds * 1e6))) }
 
 func appendInt(dst []byte, n int64) []byte { return strconv.AppendInt(dst, n, 10) }
 

@@ -32,6 +32,7 @@ const (
 	CallStatus       = "agentlightning.call.status"   // HTTP status of the backend's answer
 	CallFailover     = "agentlightning.call.failover" // base URL of a backend that could not be reached before
 	CallRefused      = "agentlightning.call.refused"  // fields that the backend does not accept and was spared
+	CallMessage      = "agentlightning.call.message"  // what went wrong, in words; beside [CallProblem]
 )
 
 // Values of [CallProblem].

@@ -107,41 +107,118 @@ func Normalize(src []byte) (Raw, error) {
 
 // AppendNormal appends the normal form of a value that passed [Check].
 func AppendNormal(dst []byte, src Raw) []byte {
-	switch KindOf(src) {
-	case Object:
-		members, _ := Members(src)
-		dst = append(dst, '{')
-		for i, m := range members {
-			if i > 0 {
-				dst = append(dst, ',')
-			}
-			dst = append(AppendString(dst, m.Key), ':')
-			dst = AppendNormal(dst, m.Value)
-		}
-		return append(dst, '}')
-	case Array:
-		elements, _ := Elements(src)
+	dst, _ = appendNormal(dst, src, skipSpace(src, 0))
+	return dst
+}
+
+// appendNormal appends the value that begins at i and returns where it ends.
+func appendNormal(dst []byte, src Raw, i int) ([]byte, int) {
+	switch src[i] {
+	case '{':
+		return appendNormalObject(dst, src, i)
+	case '[':
 		dst = append(dst, '[')
-		for i, e := range elements {
-			if i > 0 {
+		for i = skipSpace(src, i+1); src[i] != ']'; {
+			dst, i = appendNormal(dst, src, i)
+			if i = skipSpace(src, i); src[i] == ',' {
 				dst = append(dst, ',')
+				i = skipSpace(src, i+1)
 			}
-			dst = AppendNormal(dst, e)
 		}
-		return append(dst, ']')
-	case String:
-		s, _ := Text(src)
-		return AppendString(dst, s)
-	case Number:
-		src = src[skipSpace(src, 0):]
-		if c := src[len(src)-1]; c == 'N' || c == 'y' {
-			return append(dst, "null"...)
+		return append(dst, ']'), i + 1
+	case '"':
+		end, _ := skipString(src, i)
+		return AppendString(dst, unescape(src[i+1:end-1])), end
+	}
+	end, _ := skipValue(src, i, 0)
+	if c := src[end-1]; c == 'N' || c == 'y' { // NaN, Infinity, -Infinity
+		return append(dst, "null"...), end
+	}
+	return append(dst, src[i:end]...), end
+}
+
+// written is where a member stands in the output.
+type written struct {
+	key, colon, end int
+	last            int // the member with the same name that counts
+}
+
+func appendNormalObject(dst []byte, src Raw, i int) ([]byte, int) {
+	dst = append(dst, '{')
+	open := len(dst)
+	var few [8]written
+	members := few[:0]
+	var byName map[string]int
+	twice := false
+	for i = skipSpace(src, i+1); src[i] != '}'; {
+		m := written{key: len(dst), last: len(members)}
+		dst, i = appendNormal(dst, src, i)
+		m.colon = len(dst)
+		dst = append(dst, ':')
+		dst, i = appendNormal(dst, src, skipSpace(src, skipSpace(src, i)+1))
+		m.end = len(dst)
+		if first, ok := sameName(dst, members, byName, dst[m.key:m.colon]); ok {
+			members[first].last = m.last
+			m.last = -1
+			twice = true
+		}
+		members = append(members, m)
+		if len(members) > cap(few[:]) {
+			byName = indexNames(byName, dst, members)
+		}
+		if i = skipSpace(src, i); src[i] == ',' {
+			dst = append(dst, ',')
+			i = skipSpace(src, i+1)
 		}
 	}
-	from := skipSpace(src, 0)
-	to := len(src)
-	for to > from && src[to-1] <= ' ' {
-		to--
+	if twice {
+		dst = withoutRepeats(dst, open, members)
 	}
-	return append(dst, src[from:to]...)
+	return append(dst, '}'), i + 1
+}
+
+// sameName returns the first member with a name.
+func sameName(dst []byte, members []written, byName map[string]int, name []byte) (int, bool) {
+	if byName != nil {
+		at, ok := byName[string(name)]
+		return at, ok
+	}
+	for at, m := range members {
+		if m.last >= 0 && string(dst[m.key:m.colon]) == string(name) {
+			return at, true
+		}
+	}
+	return 0, false
+}
+
+// indexNames keeps objects with many members linear.
+func indexNames(byName map[string]int, dst []byte, members []written) map[string]int {
+	from := len(members) - 1
+	if byName == nil {
+		byName = make(map[string]int, 2*len(members))
+		from = 0
+	}
+	for at := from; at < len(members); at++ {
+		if m := members[at]; m.last >= 0 {
+			byName[string(dst[m.key:m.colon])] = at
+		}
+	}
+	return byName
+}
+
+// withoutRepeats writes the members of an object again, each name at its first
+// place with its last value.
+func withoutRepeats(dst []byte, open int, members []written) []byte {
+	kept := make([]byte, 0, len(dst)-open)
+	for _, m := range members {
+		if m.last < 0 {
+			continue
+		}
+		if len(kept) > 0 {
+			kept = append(kept, ',')
+		}
+		kept = append(kept, dst[m.key:m.colon]...)
+		kept = append(kept, dst[members[m.last].colon:members[m.last].end]...)
+	}
+	return append(dst[:open], kept...)
 }
