@@ -23,6 +23,10 @@ var (
 	ErrInvalid  = errors.New("invalid")
 	ErrConflict = errors.New("conflict")
 	ErrClosed   = errors.New("store is closed")
+	// ErrFull means that the disk is full and that nothing was stored.
+	ErrFull = errors.New("no space left to store it")
+	// ErrDenied means that the server asks for a token, or for another one.
+	ErrDenied = errors.New("access denied")
 )
 
 // Error is an error of the store with the text that the protocol gives it.

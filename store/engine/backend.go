@@ -85,7 +85,8 @@ type Tx interface {
 	// InsertSpans stores spans whose key is new and reports for each whether it was.
 	InsertSpans(s []agl.Span) ([]bool, error)
 
-	// TakeSequenceIDs advances the counter of each rollout by n and returns the last number issued.
+	// TakeSequenceIDs advances the counter of a rollout by n and returns where
+	// it stands then. A negative n gives numbers back that were not issued.
 	TakeSequenceIDs(rolloutID string, n int) (int64, error)
 	// RaiseSequenceID makes the counter at least id.
 	RaiseSequenceID(rolloutID string, id int64) error
@@ -103,8 +104,8 @@ type Tx interface {
 	// PutModels replaces the whole list.
 	PutModels(m []agl.Model) error
 
-	// Claim remembers what a keyed request was answered with, until the given
-	// Unix second; ClaimOf finds it. Expired ones may be forgotten.
+	// PutAnswer remembers what a keyed request was answered with, until the given
+	// Unix second; Answer finds it. Expired ones may be forgotten.
 	PutAnswer(key string, answer []byte, expires float64) error
 	Answer(key string, now float64) ([]byte, bool, error)
 }

@@ -1,0 +1,230 @@
+package engine
+
+import (
+	"container/list"
+	"context"
+	"maps"
+	"slices"
+	"sync"
+
+	"agentlightning/store"
+)
+
+const (
+	// sequenceBlock is how many numbers are reserved beyond those asked for, so
+	// that most calls need no transaction. A crash skips the unused ones.
+	sequenceBlock = 32
+	// maxCounters bounds the counters kept in memory; when there are more, the
+	// oldest counterBatch give back their unused numbers and are forgotten.
+	maxCounters  = 8192
+	counterBatch = 512
+)
+
+// sequencer issues the span numbers of rollouts. The backend's counter is never
+// below a number that was issued, so that no number is issued twice, whatever
+// happens to the process. A backend that others write to is asked every time.
+type sequencer struct {
+	block int // numbers reserved ahead; 0 asks the backend every time
+
+	mu     sync.Mutex
+	byID   map[string]*counter
+	recent list.List // of *counter, the last used in front
+}
+
+// counter is the counter of one rollout. Locks of several are taken in the order
+// of the ids.
+type counter struct {
+	id   string
+	elem *list.Element
+	pins int // calls that use it; guarded by the sequencer's mutex
+
+	mu       sync.Mutex
+	last     int64 // last number issued or seen at a span
+	reserved int64 // value of the backend's counter
+}
+
+// pin returns the counters of rollouts, ordered by id. They are not forgotten
+// before unpin.
+func (q *sequencer) pin(ids []string) []*counter {
+	slices.Sort(ids)
+	out := make([]*counter, len(ids))
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for i, id := range ids {
+		c := q.byID[id]
+		if c == nil {
+			c = &counter{id: id}
+			if q.byID == nil {
+				q.byID = map[string]*counter{}
+			}
+			q.byID[id] = c
+			c.elem = q.recent.PushFront(c)
+		} else {
+			q.recent.MoveToFront(c.elem)
+		}
+		c.pins++
+		out[i] = c
+	}
+	return out
+}
+
+func (q *sequencer) unpin(counters []*counter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range counters {
+		c.pins--
+	}
+}
+
+// surplus pins and locks the oldest unused counters when there are too many, or
+// all that are not in use.
+func (q *sequencer) surplus(all bool) []*counter {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if !all && len(q.byID) <= maxCounters {
+		return nil
+	}
+	var out []*counter
+	for e := q.recent.Back(); e != nil && (all || len(out) < counterBatch); e = e.Prev() {
+		if c := e.Value.(*counter); c.pins == 0 {
+			c.pins++
+			c.mu.Lock() // at once, for nobody else uses it
+			out = append(out, c)
+		}
+	}
+	return out
+}
+
+// forget unlocks and unpins counters, and drops those that nobody came to use.
+func (q *sequencer) forget(counters []*counter) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, c := range counters {
+		spare := c.reserved > c.last
+		c.mu.Unlock()
+		c.pins--
+		if c.pins == 0 && !spare {
+			delete(q.byID, c.id)
+			q.recent.Remove(c.elem)
+		}
+	}
+}
+
+// NextSequenceIDs implements [store.SpanStore].
+func (s *Store) NextSequenceIDs(ctx context.Context, attempts []store.Attempted) ([]int64, error) {
+	if len(attempts) == 0 {
+		return []int64{}, nil
+	}
+	count := map[string]int{}
+	for _, a := range attempts {
+		count[a.RolloutID]++
+	}
+	if err := s.enter(ctx); err != nil {
+		return nil, err
+	}
+	defer s.life.RUnlock()
+	counters, err := s.counters(ctx, slices.Collect(maps.Keys(count)))
+	if err != nil {
+		return nil, err
+	}
+	defer s.sequences.unpin(counters)
+	for _, c := range counters {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+	}
+	if err := s.reserve(ctx, counters, count); err != nil {
+		return nil, err
+	}
+	next := make(map[string]*counter, len(counters))
+	for _, c := range counters {
+		next[c.id] = c
+	}
+	out := make([]int64, len(attempts))
+	for i, a := range attempts {
+		c := next[a.RolloutID]
+		c.last++
+		out[i] = c.last
+	}
+	return out, nil
+}
+
+// counters pins the counters of rollouts, and makes room for them first. The
+// caller has entered.
+func (s *Store) counters(ctx context.Context, ids []string) ([]*counter, error) {
+	if err := s.trimCounters(ctx, false); err != nil {
+		return nil, err
+	}
+	return s.sequences.pin(ids), nil
+}
+
+// reserve makes sure that each counter may issue as many numbers as asked for.
+// The caller has entered and holds their locks.
+func (s *Store) reserve(ctx context.Context, counters []*counter, count map[string]int) error {
+	short := slices.DeleteFunc(slices.Clone(counters), func(c *counter) bool {
+		return s.sequences.block > 0 && c.reserved-c.last >= int64(count[c.id])
+	})
+	if len(short) == 0 {
+		return nil
+	}
+	top := make([]int64, len(short))
+	err := s.backend.Update(ctx, func(tx Tx) (err error) {
+		for i, c := range short {
+			if top[i], err = tx.TakeSequenceIDs(c.id, count[c.id]+s.sequences.block); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for i, c := range short {
+		// Usually the backend's counter stood where it was left. Where a span
+		// or another process has raised it, numbering goes on above.
+		if before := top[i] - int64(count[c.id]+s.sequences.block); before != c.reserved || s.sequences.block == 0 {
+			c.last = max(c.last, before)
+		}
+		c.reserved = top[i]
+	}
+	return nil
+}
+
+// raiseCounters notes the numbers that stored spans came with.
+func (s *Store) raiseCounters(counters []*counter, highest map[string]int64) {
+	for _, c := range counters {
+		c.mu.Lock()
+		c.last = max(c.last, highest[c.id])
+		c.reserved = max(c.reserved, c.last)
+		c.mu.Unlock()
+	}
+}
+
+// trimCounters gives unused numbers back to the backend, so that numbering goes
+// on without a gap, and forgets their counters: some when there are too many, or
+// all of them. The caller keeps Close out.
+func (s *Store) trimCounters(ctx context.Context, all bool) error {
+	old := s.sequences.surplus(all)
+	if len(old) == 0 {
+		return nil
+	}
+	defer s.sequences.forget(old) // who comes to use one now waits for its lock
+	unused := slices.DeleteFunc(slices.Clone(old), func(c *counter) bool { return c.reserved <= c.last })
+	if len(unused) == 0 {
+		return nil
+	}
+	err := s.backend.Update(ctx, func(tx Tx) error {
+		for _, c := range unused {
+			if _, err := tx.TakeSequenceIDs(c.id, int(c.last-c.reserved)); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	for _, c := range unused {
+		c.reserved = c.last
+	}
+	return nil
+}

@@ -1,0 +1,142 @@
+package engine_test
+
+import (
+	"fmt"
+	"slices"
+	"sync"
+	"testing"
+
+	agl "agentlightning"
+	"agentlightning/store"
+	"agentlightning/store/engine"
+	"agentlightning/store/memory"
+)
+
+func next(t *testing.T, s *engine.Store, id string) int64 {
+	t.Helper()
+	n, err := s.NextSequenceIDs(t.Context(), []store.Attempted{{RolloutID: id}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n[0]
+}
+
+func TestNumberingGoesOnAfterARestart(t *testing.T) {
+	t.Parallel()
+	b := memory.New()
+	s := engine.New(b, engine.Config{})
+	for want := int64(1); want <= 40; want++ {
+		if got := next(t, s, "ro-1"); got != want {
+			t.Fatalf("number %d, want %d", got, want)
+		}
+	}
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	after := engine.New(b, engine.Config{})
+	if got := next(t, after, "ro-1"); got != 41 {
+		t.Errorf("after Close: number %d, want 41", got)
+	}
+	// A store that is not closed is one that crashed.
+	crashed := engine.New(b, engine.Config{})
+	defer crashed.Close()
+	if got := next(t, crashed, "ro-1"); got <= 41 || got > 41+64 {
+		t.Errorf("after a crash: number %d, want a little above 41", got)
+	}
+}
+
+func TestNumbersOfSpansOutliveACrash(t *testing.T) {
+	t.Parallel()
+	b := memory.New()
+	s := engine.New(b, engine.Config{})
+	if _, err := s.AddSpans(t.Context(), []agl.Span{{RolloutID: "ro-1", SequenceID: 500}}); err != nil {
+		t.Fatal(err)
+	}
+	crashed := engine.New(b, engine.Config{})
+	defer crashed.Close()
+	if got := next(t, crashed, "ro-1"); got != 501 {
+		t.Errorf("number %d, want 501", got)
+	}
+}
+
+func TestMostNumbersNeedNoTransaction(t *testing.T) {
+	t.Parallel()
+	b := &counted{Backend: memory.New()}
+	s := engine.New(b, engine.Config{})
+	defer s.Close()
+	for range 320 {
+		next(t, s, "ro-1")
+	}
+	if n := b.updates.Load(); n > 10 {
+		t.Errorf("320 numbers took %d transactions, want 10 at most", n)
+	}
+}
+
+func TestSeveralProcessesNeverIssueTheSameNumber(t *testing.T) {
+	t.Parallel()
+	b := memory.New()
+	var all []int64
+	for i := range 30 {
+		s := engine.New(b, engine.Config{PollInterval: 1e9})
+		all = append(all, next(t, s, "ro-1"))
+		if i%2 == 0 {
+			defer s.Close()
+		} else if err := s.Close(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for i, n := range all {
+		if n != int64(i+1) {
+			t.Fatalf("numbers = %v, want 1 to 30", all)
+		}
+	}
+}
+
+// More rollouts than counters are kept for, used by many at once, with spans
+// that bring their own numbers.
+func TestCountersThatAreForgottenGoOn(t *testing.T) {
+	t.Parallel()
+	const rollouts, callers, rounds = 9000, 8, 3
+	b := memory.New()
+	s := engine.New(b, engine.Config{})
+	defer s.Close()
+	issued := make([][]int64, rollouts)
+	var mu sync.Mutex
+	var calls sync.WaitGroup
+	for c := range callers {
+		calls.Go(func() {
+			for round := range rounds {
+				for i := c; i < rollouts; i += callers / 2 { // two callers each
+					id := fmt.Sprint("ro-", i)
+					if i%100 == 0 && round == 1 {
+						if _, err := s.AddSpans(t.Context(), []agl.Span{{RolloutID: id, SequenceID: 50}}); err != nil {
+							t.Error(err)
+						}
+						if n := next(t, s, id); n <= 50 {
+							t.Errorf("number %d of %s after a span with 50", n, id)
+						}
+					}
+					n := next(t, s, id)
+					mu.Lock()
+					issued[i] = append(issued[i], n)
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	calls.Wait()
+	crashed := engine.New(b, engine.Config{})
+	defer crashed.Close()
+	for i, numbers := range issued {
+		slices.Sort(numbers)
+		if n := next(t, crashed, fmt.Sprint("ro-", i)); n <= numbers[len(numbers)-1] {
+			t.Fatalf("rollout %d was given %v and, after a crash, %d", i, numbers, n)
+		}
+		if len(slices.Compact(slices.Clone(numbers))) != len(numbers) {
+			t.Fatalf("rollout %d was given %v, twice the same", i, numbers)
+		}
+		if i%100 != 0 && numbers[len(numbers)-1] != int64(len(numbers)) {
+			t.Fatalf("rollout %d was given %v, want no gap", i, numbers)
+		}
+	}
+}

@@ -1,0 +1,151 @@
+package memory
+
+import (
+	"context"
+	"sync"
+
+	agl "agentlightning"
+	"agentlightning/store"
+	"agentlightning/store/engine"
+)
+
+// Backend keeps the state of a store in memory. It is safe for concurrent use.
+type Backend struct {
+	mu    sync.RWMutex
+	state state
+}
+
+var _ engine.Backend = (*Backend)(nil)
+
+// New returns an empty backend.
+func New() *Backend {
+	return &Backend{state: state{
+		rollouts:  map[string]*rolloutRow{},
+		limited:   map[*rolloutRow]struct{}{},
+		queue:     newQueue(),
+		sequences: map[string]int64{},
+		resources: table[agl.ResourcesUpdate]{byID: map[string]int{}},
+		workers:   table[agl.Worker]{byID: map[string]int{}},
+		runs:      map[string]*runRow{},
+		answers:   map[string]answer{},
+	}}
+}
+
+// Name implements [engine.Backend].
+func (b *Backend) Name() string { return "memory" }
+
+// View implements [engine.Backend].
+func (b *Backend) View(ctx context.Context, f func(engine.Reader) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.mu.RLock()
+	defer b.mu.RUnlock()
+	return f(reader{&b.state})
+}
+
+// Update implements [engine.Backend]. A failed transaction is undone step by
+// step, the last one first.
+func (b *Backend) Update(ctx context.Context, f func(engine.Tx) error) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	t := &tx{reader: reader{&b.state}}
+	committed := false
+	defer func() {
+		if !committed {
+			t.rollback()
+		}
+	}()
+	err := f(t)
+	committed = err == nil
+	return err
+}
+
+// Close implements [engine.Backend].
+func (b *Backend) Close() error { return nil }
+
+// state is what the backend remembers. Items are never changed in place: a row
+// points to the present value, and values handed in or out are copied.
+type state struct {
+	rollouts map[string]*rolloutRow
+	order    []*agl.AttemptedRollout  // of insertion
+	limited  map[*rolloutRow]struct{} // active and with a time limit
+	queue    *queue
+	// sequences are the span counters; rollouts need not exist to have one.
+	sequences map[string]int64
+	attempts  int64
+	spans     int64
+	resources table[agl.ResourcesUpdate]
+	latest    string // id of the resources added or updated last
+	workers   table[agl.Worker]
+	runs      map[string]*runRow
+	runOrder  []*runRow
+	models    []agl.Model
+	answers   map[string]answer
+	expiry    []string // keys of answers in the order in which they were given
+}
+
+// rolloutRow is a rollout with all that belongs to it. The value itself lives in
+// order, with its latest attempt.
+type rolloutRow struct {
+	value    *agl.AttemptedRollout
+	place    int // in order
+	attempts []*agl.Attempt
+	spans    []*agl.Span
+	byKey    map[spanKey]struct{}
+	byOwner  map[string][]*agl.Span // attempt id to its spans
+}
+
+type spanKey struct{ attemptID, spanID string }
+
+type runRow struct {
+	run         agl.Run
+	metrics     []agl.StepMetrics // by step
+	checkpoints []agl.Checkpoint  // by step
+}
+
+type answer struct {
+	text    []byte
+	expires float64
+}
+
+// table keeps items in the order of insertion and finds them by id.
+type table[T any] struct {
+	items []*T
+	byID  map[string]int
+}
+
+func (t *table[T]) get(id string) *T {
+	if at, ok := t.byID[id]; ok {
+		return t.items[at]
+	}
+	return nil
+}
+
+// put inserts or replaces an item and returns how to undo that.
+func (t *table[T]) put(id string, item *T) func() {
+	if at, ok := t.byID[id]; ok {
+		old := t.items[at]
+		t.items[at] = item
+		return func() { t.items[at] = old }
+	}
+	t.byID[id] = len(t.items)
+	t.items = append(t.items, item)
+	return func() {
+		t.items = t.items[:len(t.items)-1]
+		delete(t.byID, id)
+	}
+}
+
+func counts(s *state) store.Statistics {
+	return store.Statistics{
+		TotalRollouts:  int64(len(s.order)),
+		TotalAttempts:  s.attempts,
+		TotalSpans:     s.spans,
+		TotalResources: int64(len(s.resources.items)),
+		TotalWorkers:   int64(len(s.workers.items)),
+	}
+}
