@@ -1,0 +1,226 @@
+package adapter
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+
+	agl "agentlightning"
+	"agentlightning/semconv"
+)
+
+// Call is one model call of an attempt.
+type Call struct {
+	SpanID     string
+	SequenceID int64
+	ResponseID string
+
+	// PromptIDs and ResponseIDs are the ids that the engine read and sampled.
+	PromptIDs   []int32
+	ResponseIDs []int32
+	// Logprobs are the log-probabilities of ResponseIDs under the weights that
+	// sampled them, one for each; nil when the engine did not say.
+	Logprobs []float32
+
+	FinishReason string
+	Model        string
+	Version      int64 // of the weights
+	// Problem says why the call must be left out of training: one of the
+	// values of [semconv.CallProblem]. Empty means that it can be used.
+	Problem string
+	// Detail is Problem in words.
+	Detail string
+	// Reward is the reward given for this call, nil when there is none. The
+	// reward of the attempt as a whole is what [Final] returns.
+	Reward *float64
+}
+
+// Usable reports whether the call can be trained on.
+func (c *Call) Usable() bool { return c.Problem == "" }
+
+// Calls returns the model calls of an attempt by sequence id. None is left
+// out: a call that cannot be trained on carries a Problem. When an agent's own
+// tracer recorded a call that the proxy recorded too, the proxy's span counts.
+//
+// A reward belongs to the last call before it, by sequence id, that has none
+// yet. An error means that a span carries a reward that cannot be read.
+func Calls(spans []agl.Span) ([]Call, error) {
+	ordered := bySequence(spans)
+	var calls []Call
+	for _, s := range callSpans(ordered) {
+		calls = append(calls, newCall(s))
+	}
+	for _, s := range ordered {
+		value, err := agl.RewardValue(s)
+		if err != nil {
+			return nil, err
+		}
+		if value == nil {
+			continue
+		}
+		for i := len(calls) - 1; i >= 0; i-- {
+			if calls[i].Reward == nil && calls[i].SequenceID < s.SequenceID {
+				calls[i].Reward = value
+				break
+			}
+		}
+	}
+	return calls, nil
+}
+
+// Final returns the reward of the attempt: that of the last span, by sequence
+// id, that carries one; nil when none does.
+func Final(spans []agl.Span) (*float64, error) {
+	ordered := bySequence(spans)
+	for _, s := range slices.Backward(ordered) {
+		value, err := agl.RewardValue(s)
+		if err != nil || value != nil {
+			return value, err
+		}
+	}
+	return nil, nil
+}
+
+func bySequence(spans []agl.Span) []*agl.Span {
+	out := make([]*agl.Span, len(spans))
+	for i := range spans {
+		out[i] = &spans[i]
+	}
+	slices.SortStableFunc(out, func(a, b *agl.Span) int { return cmp.Compare(a.SequenceID, b.SequenceID) })
+	return out
+}
+
+// callSpans returns the spans of model calls, one for each call.
+func callSpans(spans []*agl.Span) []*agl.Span {
+	proxied := map[string]bool{} // response ids of the calls that the proxy recorded
+	for _, s := range spans {
+		if s.Name == semconv.SpanModelCall && fromProxy(s) {
+			if id, ok := s.Attributes.String(semconv.GenAIResponseID); ok {
+				proxied[id] = true
+			}
+		}
+	}
+	seen := map[string]bool{}
+	var out []*agl.Span
+	for _, s := range spans {
+		if s.Name != semconv.SpanModelCall {
+			continue
+		}
+		id, hasID := s.Attributes.String(semconv.GenAIResponseID)
+		if hasID && !fromProxy(s) {
+			if proxied[id] || seen[id] {
+				continue
+			}
+			seen[id] = true
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+// fromProxy reports whether the proxy recorded the span. It saw the bytes of
+// the answer, and two calls are two to it even if a backend repeats its ids.
+func fromProxy(s *agl.Span) bool {
+	_, ok := s.Attributes.Get(semconv.CallBackend)
+	return ok
+}
+
+func newCall(s *agl.Span) Call {
+	c := Call{SpanID: s.SpanID, SequenceID: s.SequenceID}
+	c.ResponseID, _ = s.Attributes.String(semconv.GenAIResponseID)
+	c.FinishReason, _ = s.Attributes.String(semconv.CompletionKey(0, "finish_reason"))
+	if c.Model, _ = s.Attributes.String(semconv.GenAIRequestModel); c.Model == "" {
+		c.Model, _ = s.Attributes.String(semconv.GenAIResponseModel)
+	}
+	if v, ok := s.Attributes.Get(semconv.CallVersion); ok {
+		c.Version, _ = v.(int64)
+	}
+	prompt, hasPrompt := s.Attributes.Ints(semconv.PromptTokenIDs)
+	response, hasResponse := s.Attributes.Ints(semconv.ResponseTokenIDs)
+	var ok1, ok2 bool
+	c.PromptIDs, ok1 = narrow(prompt)
+	c.ResponseIDs, ok2 = narrow(response)
+	c.Logprobs = logprobs(s, len(c.ResponseIDs))
+
+	c.Problem, _ = s.Attributes.String(semconv.CallProblem)
+	c.Detail, _ = s.Attributes.String(semconv.CallMessage)
+	switch {
+	case c.Problem != "":
+		if c.Detail == "" {
+			c.Detail = c.Problem
+		}
+	case s.Status.StatusCode == agl.StatusError:
+		c.Problem, c.Detail = semconv.ProblemUpstreamError, "the call failed"
+		if s.Status.Description != nil {
+			c.Detail = *s.Status.Description
+		}
+	case !hasPrompt && !hasResponse:
+		c.Problem, c.Detail = semconv.ProblemTokenIDsMissing, "the span has no token ids"
+	case !hasPrompt, len(prompt) == 0:
+		c.Problem, c.Detail = semconv.ProblemTokenIDsIncomplete, "the span has no token ids of the prompt"
+	case !hasResponse, len(response) == 0:
+		c.Problem, c.Detail = semconv.ProblemTokenIDsIncomplete, "the span has no token ids of the answer"
+	case !ok1 || !ok2:
+		c.Problem, c.Detail = semconv.ProblemTokenIDsIncomplete, fmt.Sprintf("a token id is not between 0 and %d", math.MaxInt32)
+	}
+	return c
+}
+
+func narrow(ids []int64) ([]int32, bool) {
+	out := make([]int32, len(ids))
+	for i, id := range ids {
+		if id < 0 || id > math.MaxInt32 {
+			return nil, false
+		}
+		out[i] = int32(id)
+	}
+	return out, true
+}
+
+// logprobs reads the n log-probabilities of the sampled tokens, in the proxy's
+// own form or as the engine wrote them; nil when there are not n.
+func logprobs(s *agl.Span, n int) []float32 {
+	if n == 0 {
+		return nil
+	}
+	if v, ok := s.Attributes.Get(semconv.ResponseLogprobs); ok {
+		switch v := v.(type) {
+		case []float64:
+			return narrowFloats(v, n)
+		case []int64: // every one of them was written without a point
+			out := make([]float64, len(v))
+			for i := range v {
+				out[i] = float64(v[i])
+			}
+			return narrowFloats(out, n)
+		}
+	}
+	text, _ := s.Attributes.String(semconv.LogprobsContent)
+	var content []struct {
+		Logprob *float64 `json:"logprob"`
+	}
+	if text == "" || json.Unmarshal([]byte(text), &content) != nil {
+		return nil
+	}
+	out := make([]float64, len(content))
+	for i, token := range content {
+		if token.Logprob == nil {
+			return nil
+		}
+		out[i] = *token.Logprob
+	}
+	return narrowFloats(out, n)
+}
+
+func narrowFloats(values []float64, n int) []float32 {
+	if len(values) != n {
+		return nil
+	}
+	out := make([]float32, n)
+	for i, v := range values {
+		out[i] = float32(v)
+	}
+	return out
+}

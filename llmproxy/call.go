@@ -1,0 +1,307 @@
+package llmproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"time"
+
+	agl "agentlightning"
+	"agentlightning/llm/openai"
+	"agentlightning/semconv"
+	"agentlightning/store"
+)
+
+// call is one chat completion from the request to the recorded span.
+type call struct {
+	p *Proxy
+	w http.ResponseWriter
+	r *http.Request
+
+	at      store.Attempted
+	rollout *rollout // nil when the call is not attributed, and so not recorded
+	seq     *sequence
+
+	body    []byte
+	req     *openai.Request
+	backend *backend
+
+	start     time.Time
+	firstByte time.Time // zero until something of a stream arrived
+	failover  string    // endpoint that could not be reached before
+	refused   []string  // fields that the backend was spared
+	status    int       // of the backend's answer, 0 when there was none
+	chunks    int       // of a stream
+
+	answer  *openai.Answer // what arrived of it; nil before
+	problem string         // why the call is left out of training
+	message string         // the problem in words
+}
+
+func (p *Proxy) serveChat(w http.ResponseWriter, r *http.Request, at *store.Attempted) {
+	c := &call{p: p, w: w, r: r, start: p.cfg.Now()}
+	if at != nil {
+		if c.rollout = p.findAttempt(w, r, *at); c.rollout == nil {
+			return
+		}
+		c.at = *at
+	}
+	if !c.readRequest() {
+		return
+	}
+	g, err := p.models.lookup(r.Context(), c.req.Model)
+	if err != nil {
+		p.modelsUnknown(w, r, err)
+		return
+	}
+	if c.recorded() {
+		c.seq = p.takeSequence(r.Context(), c.at)
+		defer func() { _, _ = c.seq.wait() }()
+	}
+	if g == nil {
+		c.fail(semconv.ProblemUpstreamError, http.StatusNotFound, &openai.Error{
+			Message: p.models.unknownModel(c.req.Model),
+			Type:    openai.TypeInvalidRequest, Param: "model", Code: "model_not_found",
+		})
+		return
+	}
+	c.backend = p.pick(g, c.rollout)
+	defer func() { c.backend.load.Add(-1) }()
+	c.run(g)
+}
+
+// patience is how long the store may take for a call whose caller may be gone.
+const patience = 30 * time.Second
+
+// sequence is a sequence id on its way from the store.
+type sequence struct {
+	done chan struct{}
+	id   int64
+	err  error
+}
+
+// takeSequence asks for a sequence id while the call goes on: taking one is
+// durable, and on a disk that may last as long as the backend does. The owner
+// of the sequence waits for it.
+func (p *Proxy) takeSequence(ctx context.Context, at store.Attempted) *sequence {
+	s := &sequence{done: make(chan struct{})}
+	go func() {
+		defer close(s.done)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), patience)
+		defer cancel()
+		ids, err := p.cfg.Sink.NextSequenceIDs(ctx, []store.Attempted{at})
+		switch {
+		case err != nil:
+			s.err = fmt.Errorf("take a sequence id: %w", err)
+		case len(ids) != 1:
+			s.err = fmt.Errorf("take a sequence id: the store returned %d", len(ids))
+		default:
+			s.id = ids[0]
+		}
+	}()
+	return s
+}
+
+func (s *sequence) wait() (int64, error) {
+	<-s.done
+	return s.id, s.err
+}
+
+// recorded reports whether the call belongs to an attempt.
+func (c *call) recorded() bool { return c.rollout != nil }
+
+// readRequest reads the body; it answers the caller when it cannot.
+func (c *call) readRequest() bool {
+	limit := c.p.cfg.MaxRequestBytes
+	body, err := readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength)
+	if err != nil {
+		status, text := http.StatusBadRequest, "the body cannot be read: "+err.Error()
+		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			status, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit)
+		}
+		writeError(c.w, status, &openai.Error{Message: text, Type: openai.TypeInvalidRequest})
+		return false
+	}
+	c.body = body
+	if c.req, err = openai.ParseRequest(body); err != nil {
+		writeError(c.w, http.StatusBadRequest, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest})
+		return false
+	}
+	return true
+}
+
+// run calls the backend and brings the answer back.
+func (c *call) run(g *group) {
+	ctx, cancel := context.WithCancelCause(c.r.Context())
+	defer cancel(errFinished)
+	var first *time.Timer
+	if limit := c.p.cfg.UpstreamTimeout; limit > 0 {
+		first = time.AfterFunc(limit, func() { cancel(errFirstByte) })
+		defer first.Stop()
+	}
+	resp, err := c.send(ctx, g)
+	if err != nil {
+		c.sendFailed(ctx, err)
+		return
+	}
+	resp.Body = &timedReader{src: resp.Body, first: first, idle: c.p.cfg.UpstreamIdleTimeout, cancel: cancel}
+	defer resp.Body.Close()
+	c.status = resp.StatusCode
+	switch {
+	case resp.StatusCode >= 400:
+		c.relayFailure(ctx, resp)
+	case !isStream(resp):
+		c.relayWhole(ctx, resp)
+	case c.recorded():
+		c.relayStream(ctx, resp)
+	default:
+		c.passThrough(ctx, resp)
+	}
+}
+
+// sendFailed answers a call for which the backend gave no answer.
+func (c *call) sendFailed(ctx context.Context, err error) {
+	problem, message := c.blame(ctx, err)
+	status, kind, code := http.StatusBadGateway, openai.TypeServer, "backend_error"
+	switch {
+	case problem == semconv.ProblemUpstreamTimeout:
+		status, kind, code = http.StatusGatewayTimeout, openai.TypeTimeout, "backend_timeout"
+	case isUnreachable(err):
+		code = "backend_unreachable"
+	}
+	c.fail(problem, status, &openai.Error{Message: message, Type: kind, Code: code})
+}
+
+const callerGone = "the caller went away before the answer was complete"
+
+// blame says why reading from the backend ended early: the name of the problem
+// and a sentence for people.
+func (c *call) blame(ctx context.Context, err error) (problem, message string) {
+	cause := context.Cause(ctx)
+	switch {
+	case c.r.Context().Err() != nil:
+		return semconv.ProblemCancelled, callerGone
+	case errors.Is(cause, errFirstByte):
+		return semconv.ProblemUpstreamTimeout, fmt.Sprintf("the backend of model %q at %s sent nothing within %s, the limit that --upstream-timeout sets",
+			c.backend.Name, c.backend.Endpoint, c.p.cfg.UpstreamTimeout)
+	case errors.Is(cause, errIdle):
+		return semconv.ProblemUpstreamTimeout, fmt.Sprintf("the backend of model %q at %s sent no more of its answer for %s, the limit that --upstream-idle-timeout sets",
+			c.backend.Name, c.backend.Endpoint, c.p.cfg.UpstreamIdleTimeout)
+	case isUnreachable(err):
+		problem = semconv.ProblemUpstreamError
+		if isTimeout(err) {
+			problem = semconv.ProblemUpstreamTimeout
+		}
+		return problem, c.unreachable(err)
+	case errors.Is(err, errAnswerTooLong):
+		return semconv.ProblemUpstreamError, fmt.Sprintf("the backend of model %q at %s: %v", c.backend.Name, c.backend.Endpoint, err)
+	case c.status != 0:
+		return semconv.ProblemTruncated, fmt.Sprintf("the backend of model %q at %s ended its answer early: %v", c.backend.Name, c.backend.Endpoint, err)
+	}
+	return semconv.ProblemUpstreamError, fmt.Sprintf("the backend of model %q at %s gave no answer: %v", c.backend.Name, c.backend.Endpoint, err)
+}
+
+// fail records the call and answers it with an error of our own.
+func (c *call) fail(problem string, status int, e *openai.Error) {
+	c.problem, c.message = problem, e.Message
+	if err := c.record(); err != nil {
+		c.storeFailed(err)
+		return
+	}
+	if problem != semconv.ProblemCancelled {
+		writeError(c.w, status, e)
+	}
+}
+
+// storeFailed answers a call that could not be recorded. The caller is told,
+// since a call that is silently missing would be missed in training.
+func (c *call) storeFailed(err error) {
+	if c.r.Context().Err() != nil && errors.Is(err, context.Canceled) {
+		return
+	}
+	status, e := c.storeError(err)
+	writeError(c.w, status, e)
+}
+
+func (c *call) storeError(err error) (int, *openai.Error) {
+	c.p.cfg.Logger.ErrorContext(c.r.Context(), "call is not recorded",
+		"rollout_id", c.at.RolloutID, "attempt_id", c.at.AttemptID, "err", err)
+	if errors.Is(err, store.ErrNotFound) {
+		c.p.rollouts.forget(c.at.RolloutID)
+		return http.StatusNotFound, &openai.Error{
+			Message: fmt.Sprintf("attempt %q of rollout %q is gone, so its call could not be recorded", c.at.AttemptID, c.at.RolloutID),
+			Type:    openai.TypeInvalidRequest, Code: "attempt_not_found",
+		}
+	}
+	return http.StatusInternalServerError, &openai.Error{
+		Message: "the call could not be recorded in the store; the server's log says why", Type: openai.TypeServer, Code: "not_recorded",
+	}
+}
+
+// record stores the span of the call. The caller may be gone; the span is
+// stored all the same.
+func (c *call) record() error {
+	c.p.metrics.count(c)
+	if c.problem != "" {
+		c.logProblem()
+	}
+	if !c.recorded() {
+		return nil
+	}
+	end := c.p.cfg.Now()
+	seq, err := c.seq.wait()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), patience)
+	defer cancel()
+	added, err := c.p.cfg.Sink.AddSpans(ctx, []agl.Span{c.span(seq, end)})
+	if err == nil && len(added) == 1 {
+		err = added[0].Err
+	}
+	if err != nil {
+		return fmt.Errorf("store the span of a model call: %w", err)
+	}
+	return nil
+}
+
+// logProblem says what is wrong with a call: loudly, unless callers do it all
+// the time, as with going away, or all calls of a backend have it, as with
+// token ids that it does not know of.
+func (c *call) logProblem() {
+	endpoint, level := "", slog.LevelWarn
+	if c.backend != nil {
+		endpoint = c.backend.Endpoint
+		if c.problem == semconv.ProblemTokenIDsMissing && c.backend.warned.Swap(true) {
+			level = slog.LevelDebug
+		}
+	}
+	if c.problem == semconv.ProblemCancelled {
+		level = slog.LevelDebug
+	}
+	c.p.cfg.Logger.Log(c.r.Context(), level, "model call has a problem", "problem", c.problem, "model", c.req.Model,
+		"backend", endpoint, "rollout_id", c.at.RolloutID, "attempt_id", c.at.AttemptID, "reason", c.message)
+}
+
+// readAll reads a body whose length is known or -1.
+func readAll(r io.Reader, length int64) ([]byte, error) {
+	const most = 1 << 20 // a length that is only claimed costs no more
+	if length <= 0 || length > most {
+		return io.ReadAll(r)
+	}
+	buf := bytes.NewBuffer(make([]byte, 0, length+bytes.MinRead))
+	_, err := buf.ReadFrom(r)
+	return buf.Bytes(), err
+}
+
+func isTimeout(err error) bool {
+	t, ok := errors.AsType[interface {
+		error
+		Timeout() bool
+	}](err)
+	return ok && t.Timeout()
+}

@@ -1,0 +1,165 @@
+package llmproxy
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"agentlightning/internal/jsonx"
+	"agentlightning/llm/openai"
+	"agentlightning/store"
+)
+
+// Proxy is the handler. It starts no goroutine that outlives a request, so
+// that shutting down the HTTP server ends it; [Proxy.Close] then gives back the
+// idle connections.
+type Proxy struct {
+	cfg      Config
+	models   *models
+	rollouts *rollouts
+	metrics  *metrics
+
+	transport *http.Transport // of our own, nil when the configuration has one
+}
+
+// New returns a proxy. It connects to nothing before the first call.
+func New(cfg Config) (*Proxy, error) {
+	if err := cfg.validate(); err != nil {
+		return nil, err
+	}
+	cfg = cfg.withDefaults()
+	var own *http.Transport
+	if cfg.Transport == nil {
+		own = newTransport(cfg.UpstreamConnectTimeout)
+		cfg.Transport = own
+	}
+	m, err := newMetrics(cfg.Metrics)
+	if err != nil {
+		return nil, fmt.Errorf("llmproxy: %w", err)
+	}
+	return &Proxy{
+		cfg:      cfg,
+		models:   newModels(cfg),
+		rollouts: newRollouts(cfg.Attempts),
+		metrics:  m,
+
+		transport: own,
+	}, nil
+}
+
+// Refresh reads the models anew, so that a change is seen by the next call.
+func (p *Proxy) Refresh(ctx context.Context) error { return p.models.refresh(ctx) }
+
+// Close gives back idle connections. Call it once no request is open.
+func (p *Proxy) Close() error {
+	if p.transport != nil {
+		p.transport.CloseIdleConnections()
+	}
+	return nil
+}
+
+// ServeHTTP implements [http.Handler].
+func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	at, rest, err := splitPath(r.URL)
+	if err != nil {
+		writeError(w, http.StatusNotFound, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest})
+		return
+	}
+	switch rest {
+	case "/chat/completions":
+		if allow(w, r, http.MethodPost) {
+			if at == nil {
+				at = attemptInHeaders(r.Header)
+			}
+			p.serveChat(w, r, at)
+		}
+	case "/models":
+		if allow(w, r, http.MethodGet, http.MethodHead) {
+			p.serveModels(w, r, at)
+		}
+	default:
+		writeError(w, http.StatusNotFound, &openai.Error{
+			Message: fmt.Sprintf("the proxy does not serve %s; it serves POST …/v1/chat/completions and GET …/v1/models", r.URL.Path),
+			Type:    openai.TypeInvalidRequest, Code: "not_found",
+		})
+	}
+}
+
+func allow(w http.ResponseWriter, r *http.Request, methods ...string) bool {
+	for _, m := range methods {
+		if r.Method == m {
+			return true
+		}
+	}
+	w.Header().Set("Allow", strings.Join(methods, ", "))
+	writeError(w, http.StatusMethodNotAllowed, &openai.Error{
+		Message: fmt.Sprintf("%s does not take %s, use %s", r.URL.Path, r.Method, methods[0]),
+		Type:    openai.TypeInvalidRequest,
+	})
+	return false
+}
+
+// findAttempt answers a call whose attempt does not exist or cannot be looked
+// up, and returns nil then.
+func (p *Proxy) findAttempt(w http.ResponseWriter, r *http.Request, at store.Attempted) *rollout {
+	ro, err := p.rollouts.find(r.Context(), at)
+	switch {
+	case err == nil:
+		return ro
+	case errors.Is(err, store.ErrNotFound):
+		writeError(w, http.StatusNotFound, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest, Code: "attempt_not_found"})
+	case r.Context().Err() != nil: // nobody is there to read an answer
+	default:
+		p.cfg.Logger.ErrorContext(r.Context(), "cannot look up attempt",
+			"rollout_id", at.RolloutID, "attempt_id", at.AttemptID, "err", err)
+		writeError(w, http.StatusServiceUnavailable, &openai.Error{
+			Message: fmt.Sprintf("the store cannot be asked for attempt %q of rollout %q; try again", at.AttemptID, at.RolloutID),
+			Type:    openai.TypeServer,
+		})
+	}
+	return nil
+}
+
+// modelsCreated is what the protocol answers as the creation time of every
+// model; clients need a number and do not use it.
+const modelsCreated = "1677610602"
+
+func (p *Proxy) serveModels(w http.ResponseWriter, r *http.Request, at *store.Attempted) {
+	if at != nil && p.findAttempt(w, r, *at) == nil {
+		return
+	}
+	names, err := p.models.names(r.Context())
+	if err != nil {
+		p.modelsUnknown(w, r, err)
+		return
+	}
+	body := []byte(`{"data":[`)
+	for i, name := range names {
+		if i > 0 {
+			body = append(body, ',')
+		}
+		body = append(body, `{"id":`...)
+		body = jsonx.AppendString(body, name)
+		body = append(body, `,"object":"model","created":`+modelsCreated+`,"owned_by":"openai"}`...)
+	}
+	writeJSON(w, http.StatusOK, append(body, `],"object":"list"}`...))
+}
+
+func (p *Proxy) modelsUnknown(w http.ResponseWriter, r *http.Request, err error) {
+	p.cfg.Logger.ErrorContext(r.Context(), "cannot list models", "err", err)
+	writeError(w, http.StatusServiceUnavailable, &openai.Error{
+		Message: "the list of models cannot be read from the store; try again", Type: openai.TypeServer,
+	})
+}
+
+func writeJSON(w http.ResponseWriter, status int, body []byte) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = w.Write(body) // the caller is gone if this fails, and nothing is left to be told
+}
+
+func writeError(w http.ResponseWriter, status int, e *openai.Error) {
+	writeJSON(w, status, e.AppendJSON(nil))
+}

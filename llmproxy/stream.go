@@ -1,0 +1,231 @@
+package llmproxy
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"strings"
+
+	"agentlightning/llm/openai"
+	"agentlightning/semconv"
+)
+
+// streamRelay passes a stream on as it comes and gathers the answer from it.
+type streamRelay struct {
+	*call
+	out    *streamWriter
+	events *openai.EventReader
+	gather openai.Accumulator
+	rest   []byte // of an event in which the stream ended
+	stored bool
+
+	failure        string // problem that the stream itself tells of
+	failureMessage string
+}
+
+// relayStream brings back a stream. The event that ends it waits until the call
+// is recorded.
+func (c *call) relayStream(ctx context.Context, resp *http.Response) {
+	s := &streamRelay{call: c, out: c.beginStream(resp), events: openai.NewEventReader(resp.Body)}
+	for {
+		event, err := s.events.Next()
+		switch {
+		case err != nil:
+			s.end(ctx, err)
+			return
+		case event.Done() && !s.stored:
+			s.out.flush() // storing must not hold back what came before
+			if err := s.store("", ""); err != nil {
+				s.out.reportStore(c, err)
+				return
+			}
+			s.pass(event)
+		default:
+			if hide := len(event.Data) > 0 && !s.stored && s.take(event); !hide {
+				s.pass(event)
+			}
+		}
+		if !s.events.Ready() {
+			s.out.flush()
+		}
+		if s.out.err != nil {
+			s.end(ctx, s.out.err)
+			return
+		}
+	}
+}
+
+// pass writes an event to the caller. What is left of one at the end has to
+// wait for the reason why there is no more.
+func (s *streamRelay) pass(event openai.Event) {
+	if event.Partial {
+		s.rest = bytes.Clone(event.Raw)
+		return
+	}
+	s.out.write(event.Raw)
+}
+
+// take gathers the answer from an event. It reports whether the caller is not
+// to see the event, because only the proxy asked for it.
+func (s *streamRelay) take(event openai.Event) (hide bool) {
+	if s.firstByte.IsZero() {
+		s.firstByte = s.p.cfg.Now()
+	}
+	chunk, err := s.gather.Add(event.Data)
+	switch {
+	case chunk.Error != "":
+		s.failure, s.failureMessage = semconv.ProblemUpstreamError, chunk.Error
+		if openai.IsContextOverflow(event.Data) {
+			s.failure = semconv.ProblemContextOverflow
+		}
+	case err != nil && !event.Partial:
+		s.failure, s.failureMessage = semconv.ProblemUpstreamError, err.Error()
+	}
+	return chunk.UsageOnly && !s.req.IncludeUsage
+}
+
+// store records the call. What the stream told of a failure is closer to the
+// cause than the way in which it ended.
+func (s *streamRelay) store(problem, message string) error {
+	s.stored = true
+	s.answer, s.chunks = s.gather.Answer(), s.gather.Chunks()
+	switch {
+	case s.failure != "":
+		s.problem, s.message = s.failure, s.failureMessage
+	case problem != "":
+		s.problem, s.message = problem, message
+	default:
+		s.checkAnswer()
+	}
+	return s.record()
+}
+
+// end closes a stream of which no more comes or can be sent. When it broke the
+// caller is told, in place of the rest that came of an event.
+func (s *streamRelay) end(ctx context.Context, err error) {
+	broken := !errors.Is(err, io.EOF)
+	problem, message := "", ""
+	if broken {
+		problem, message = s.blame(ctx, err)
+		if s.out.err != nil {
+			problem, message = semconv.ProblemCancelled, callerGone
+		}
+		// A caller need not wait for what comes after the finish reason.
+		if problem == semconv.ProblemCancelled && s.gather.Finished() {
+			problem, message = "", ""
+		}
+	}
+	if !s.stored {
+		if err := s.store(problem, message); err != nil {
+			s.out.reportStore(s.call, err)
+			return
+		}
+		if problem != "" && problem != semconv.ProblemCancelled {
+			s.out.report(s.streamBroken())
+		}
+	}
+	if !broken {
+		s.out.begin()
+		s.out.write(s.rest)
+	}
+}
+
+// passThrough hands a stream through that is not recorded.
+func (c *call) passThrough(ctx context.Context, resp *http.Response) {
+	out := c.beginStream(resp)
+	buf := make([]byte, 32<<10)
+	for {
+		n, err := resp.Body.Read(buf)
+		out.write(buf[:n])
+		if err != nil {
+			if !errors.Is(err, io.EOF) {
+				c.problem, c.message = c.blame(ctx, err)
+			}
+			break
+		}
+		out.flush()
+		if out.err != nil {
+			c.problem, c.message = semconv.ProblemCancelled, callerGone
+			break
+		}
+	}
+	if c.problem == "" {
+		out.begin()
+	}
+	_ = c.record() // counts it; a call that is not attributed is not stored
+	if c.problem != "" && c.problem != semconv.ProblemCancelled {
+		if out.begun {
+			out.write([]byte("\n\n")) // it may have broken inside an event
+		}
+		out.report(c.streamBroken())
+	}
+}
+
+func (c *call) streamBroken() (int, *openai.Error) {
+	e := &openai.Error{Message: c.message, Type: openai.TypeServer, Code: "stream_broken"}
+	if c.problem == semconv.ProblemUpstreamTimeout {
+		e.Type = openai.TypeTimeout
+		return http.StatusGatewayTimeout, e
+	}
+	return http.StatusBadGateway, e
+}
+
+func isStream(resp *http.Response) bool {
+	return strings.HasPrefix(resp.Header.Get("Content-Type"), "text/event-stream")
+}
+
+func (c *call) beginStream(resp *http.Response) *streamWriter {
+	return &streamWriter{w: c.w, resp: resp, control: http.NewResponseController(c.w)}
+}
+
+// streamWriter writes to the caller until it is gone. The status goes out with
+// the first bytes: a stream that fails before them is answered as any call is.
+type streamWriter struct {
+	w       http.ResponseWriter
+	resp    *http.Response
+	control *http.ResponseController
+	begun   bool
+	dirty   bool
+	err     error
+}
+
+func (s *streamWriter) begin() {
+	if !s.begun {
+		s.begun = true
+		copyHeaders(s.w.Header(), s.resp.Header, responseOnly)
+		s.w.WriteHeader(s.resp.StatusCode)
+	}
+}
+
+func (s *streamWriter) write(b []byte) {
+	if s.err != nil || len(b) == 0 {
+		return
+	}
+	s.begin()
+	_, s.err = s.w.Write(b)
+	s.dirty = true
+}
+
+func (s *streamWriter) flush() {
+	if s.err == nil && s.dirty {
+		s.err = s.control.Flush()
+		s.dirty = false
+	}
+}
+
+// report ends a stream with an error in place of the end that the caller
+// waits for.
+func (s *streamWriter) report(status int, e *openai.Error) {
+	if !s.begun {
+		writeError(s.w, status, e)
+		return
+	}
+	s.write(append(e.AppendJSON([]byte("data: ")), "\n\n"...))
+	s.flush()
+}
+
+func (s *streamWriter) reportStore(c *call, err error) {
+	s.report(c.storeError(err))
+}
