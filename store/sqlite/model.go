@@ -1,0 +1,32 @@
+package sqlite
+
+import (
+	"fmt"
+
+	agl "agentlightning"
+)
+
+func (r reader) Models() ([]agl.Model, error) {
+	var models []agl.Model
+	err := r.c.query(func(row row) error {
+		models = append(models, agl.Model{Name: row.text(0), Endpoint: row.text(1), Version: row.int(2),
+			Target: row.text(3), APIKey: row.text(4)})
+		return nil
+	}, selectModels)
+	return models, err
+}
+
+func (t *tx) PutModels(models []agl.Model) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	if _, err := t.c.exec(deleteModels); err != nil {
+		return err
+	}
+	for i, m := range models {
+		if _, err := t.c.exec(insertModel, int64(i), m.Name, m.Endpoint, m.Version, m.Target, m.APIKey); err != nil {
+			return fmt.Errorf("put model %s: %w", m.Name, err)
+		}
+	}
+	return nil
+}

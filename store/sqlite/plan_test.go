@@ -1,0 +1,68 @@
+package sqlite
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	agl "agentlightning"
+	"agentlightning/store"
+)
+
+// TestPlans shows how SQLite runs the statements whose speed depends on an
+// index. A SCAN of anything but a list of ids or the front of the queue grows
+// with what is stored.
+func TestPlans(t *testing.T) {
+	t.Parallel()
+	b := openTest(t, Config{})
+	var f filter
+	f.scope(ofRollout, "")
+	f.scope("attempt_id = ?", "")
+	spansOfAttempt := f.selection("spans", store.Paging{SortBy: "sequence_id"}, spanSorts)
+	var byStatus, byID filter
+	byStatus.within("status", texts([]agl.RolloutStatus{agl.RolloutFailed}))
+	byID.within("rollout_id", nil)
+
+	var out strings.Builder
+	for _, q := range []struct{ name, sql string }{
+		{"selectRollout", selectRollout}, {"selectRollouts", selectRollouts}, {"selectOpen", selectOpen},
+		{"updateRollout", updateRollout}, {"queueFront", queueFront}, {"pushQueue", pushQueue},
+		{"pushQueueFront", pushQueueFront}, {"popQueue", popQueue},
+		{"selectAttempt", selectAttempt}, {"selectLatestAttempt", selectLatestAttempt},
+		{"selectLatestAttempts", selectLatestAttempts}, {"updateAttempt", updateAttempt},
+		{"heartbeatAttempt", heartbeatAttempt}, {"deleteAttempt", deleteAttempt}, {"lastAttempt", lastAttempt},
+		{"spans of an attempt", spansOfAttempt.sql("body")},
+		{"rollouts by status", byStatus.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
+		{"rollouts by id", byID.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
+		{"page of rollouts", (&filter{}).selection("rollouts", store.Paging{Limit: 10}, rolloutSorts).sql(rolloutColumns) + " LIMIT ? OFFSET ?"},
+		{"raiseSequence", raiseSequence}, {"selectLatestResources", selectLatestResources}, {"selectWorker", selectWorker},
+		{"selectStepMetrics", selectStepMetrics}, {"selectLatestCheckpoint", selectLatestCheckpoint},
+		{"selectAnswer", selectAnswer}, {"pruneAnswers", pruneAnswers},
+		{"countRollouts", countRollouts}, {"countAttempts", countAttempts}, {"countSpans", countSpans},
+	} {
+		out.WriteString(q.name + "\n")
+		err := b.writer.c.query(func(r row) error {
+			out.WriteString("  " + r.text(3) + "\n")
+			return nil
+		}, "EXPLAIN QUERY PLAN "+q.sql, make([]any, strings.Count(q.sql, "?"))...)
+		if err != nil {
+			t.Fatalf("%s: %v", q.name, err)
+		}
+	}
+	golden := filepath.Join("testdata", "plans.txt")
+	if *rewrite {
+		if err := os.WriteFile(golden, []byte(out.String()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(golden)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), out.String()); diff != "" {
+		t.Errorf("plans (-want +got; -update rewrites):\n%s", diff)
+	}
+}

@@ -1,0 +1,75 @@
+package sqlite
+
+import (
+	"fmt"
+	"slices"
+)
+
+func (r reader) QueueLength() (int, error) {
+	n, err := r.c.number(queueLength)
+	return int(n), err
+}
+
+func (t *tx) Push(ids []string) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	for _, id := range ids {
+		if err := t.push(pushQueue, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) PushFront(ids []string) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	for _, id := range slices.Backward(ids) {
+		if err := t.push(pushQueueFront, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (t *tx) push(sql, rolloutID string) error {
+	seq, err := t.seqOf(rolloutID)
+	if err == nil {
+		_, err = t.c.exec(sql, seq)
+	}
+	if err != nil {
+		return fmt.Errorf("queue: %w", err)
+	}
+	return nil
+}
+
+func (t *tx) Pop(n int) ([]string, error) {
+	if n <= 0 {
+		return nil, nil
+	}
+	var last int64
+	var ids []string
+	err := t.c.query(func(r row) error {
+		ro, err := t.c.scanRollout(r)
+		if err != nil {
+			return err
+		}
+		t.known.put(r.int(0), &ro)
+		if r.int(11) == 0 {
+			t.known.get(ro.RolloutID).setLatest(0, nil)
+		}
+		last = r.int(10)
+		ids = append(ids, ro.RolloutID)
+		return nil
+	}, queueFront, int64(n))
+	if err != nil || len(ids) == 0 {
+		return nil, err
+	}
+	if err := t.write(); err != nil {
+		return nil, err
+	}
+	_, err = t.c.exec(popQueue, last)
+	return ids, err
+}

@@ -1,0 +1,156 @@
+package sqlite
+
+// The SQL of the backend that does not depend on the question. What a query
+// adds to it is built in query.go; the schema is in migrations.
+
+// Rollouts.
+const (
+	rolloutColumns = `seq, rollout_id, status, mode, start_time, end_time, resources_id, config, metadata, input`
+
+	selectRollout  = `SELECT ` + rolloutColumns + ` FROM rollouts WHERE rollout_id = ?`
+	selectRollouts = `SELECT ` + rolloutColumns + ` FROM rollouts WHERE rollout_id IN (SELECT value FROM json_each(?))`
+	selectOpen     = `SELECT ` + rolloutColumns + ` FROM rollouts
+		WHERE limited = 1 AND status IN ('preparing', 'running') ORDER BY seq`
+
+	selectRolloutSeq = `SELECT seq FROM rollouts WHERE rollout_id = ?`
+
+	insertRollout = `INSERT INTO rollouts (rollout_id, status, mode, start_time, end_time, resources_id,
+		limited, config, metadata, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateRollout = `UPDATE rollouts SET status = ?2, mode = ?3, start_time = ?4, end_time = ?5, resources_id = ?6,
+		limited = ?7, config = ?8, metadata = ?9, input = ?10 WHERE seq = ?11 AND rollout_id = ?1`
+)
+
+// The queue.
+const (
+	queueLength = `SELECT count(*) FROM queue`
+	pushQueue   = `INSERT INTO queue (position, rollout)
+		VALUES ((SELECT coalesce(max(position), 0) + 1 FROM queue), ?) ON CONFLICT (rollout) DO NOTHING`
+	pushQueueFront = `INSERT INTO queue (position, rollout)
+		VALUES ((SELECT coalesce(min(position), 0) - 1 FROM queue), ?) ON CONFLICT (rollout) DO NOTHING`
+	// queueFront reads the rollouts along with the queue, since whoever pops one
+	// looks at it next; the last column tells whether it has attempts.
+	queueFront = `SELECT ` + rolloutColumns + `, position,
+		EXISTS (SELECT 1 FROM attempts WHERE attempts.rollout = queue.rollout)
+		FROM queue CROSS JOIN rollouts ON seq = rollout ORDER BY position LIMIT ?`
+	popQueue = `DELETE FROM queue WHERE position <= ?`
+)
+
+// Attempts.
+const (
+	attemptColumns = `seq, rollout, sequence_id, attempt_id, rollout_id, status, start_time, end_time,
+		worker_id, last_heartbeat_time, metadata`
+
+	ofRollout     = `rollout = (SELECT seq FROM rollouts WHERE rollout_id = ?)`
+	selectAttempt = `SELECT ` + attemptColumns + ` FROM attempts WHERE ` + ofRollout + ` AND attempt_id = ?`
+
+	selectLatestAttempt = `SELECT ` + attemptColumns + ` FROM attempts WHERE ` + ofRollout + `
+		ORDER BY sequence_id DESC LIMIT 1`
+	selectLatestAttempts = `SELECT a.seq, a.rollout, a.sequence_id, a.attempt_id, a.rollout_id, a.status,
+		a.start_time, a.end_time, a.worker_id, a.last_heartbeat_time, a.metadata
+		FROM json_each(?) AS wanted CROSS JOIN rollouts r ON r.rollout_id = wanted.value
+		CROSS JOIN attempts a ON a.seq = (SELECT seq FROM attempts WHERE rollout = r.seq
+			ORDER BY sequence_id DESC LIMIT 1)`
+
+	insertAttempt = `INSERT INTO attempts (rollout, sequence_id, attempt_id, rollout_id, status, start_time, end_time,
+		worker_id, last_heartbeat_time, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+	updateAttempt = `UPDATE attempts SET sequence_id = ?2, status = ?5, start_time = ?6, end_time = ?7,
+		worker_id = ?8, last_heartbeat_time = ?9, metadata = ?10
+		WHERE rollout = ?1 AND attempt_id = ?3 AND rollout_id = ?4`
+	// heartbeatAttempt is an update that leaves the indexed columns alone,
+	// which nearly all do.
+	heartbeatAttempt = `UPDATE attempts SET status = ?2, start_time = ?3, end_time = ?4,
+		worker_id = ?5, last_heartbeat_time = ?6, metadata = ?7 WHERE seq = ?1`
+	deleteAttempt = `DELETE FROM attempts WHERE ` + ofRollout + ` AND attempt_id = ?`
+)
+
+// Spans and their numbers.
+const (
+	insertSpan = `INSERT INTO spans (rollout, attempt_id, span_id, sequence_id, trace_id, parent_id, name,
+		start_time, end_time, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (rollout, attempt_id, span_id) DO NOTHING`
+
+	takeSequence = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
+		ON CONFLICT (rollout_id) DO UPDATE SET last = last + ?2 RETURNING last`
+	raiseSequence = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
+		ON CONFLICT (rollout_id) DO UPDATE SET last = ?2 WHERE last < ?2`
+)
+
+// Resources.
+const (
+	resourcesColumns = `resources_id, create_time, update_time, version, resources`
+
+	selectResources       = `SELECT ` + resourcesColumns + ` FROM resources WHERE resources_id = ?`
+	selectLatestResources = `SELECT ` + resourcesColumns + ` FROM resources ORDER BY touched DESC LIMIT 1`
+
+	putResources = `INSERT INTO resources (resources_id, create_time, update_time, version, touched, resources)
+		VALUES (?1, ?2, ?3, ?4, (SELECT coalesce(max(touched), 0) + 1 FROM resources), ?5)
+		ON CONFLICT (resources_id) DO UPDATE SET create_time = excluded.create_time, update_time = excluded.update_time,
+			version = excluded.version, touched = excluded.touched, resources = excluded.resources`
+)
+
+// Workers.
+const (
+	workerColumns = `worker_id, status, heartbeat_stats, last_heartbeat_time, last_dequeue_time,
+		last_busy_time, last_idle_time, current_rollout_id, current_attempt_id`
+
+	selectWorker  = `SELECT ` + workerColumns + ` FROM workers WHERE worker_id = ?`
+	selectWorkers = `SELECT ` + workerColumns + ` FROM workers WHERE worker_id IN (SELECT value FROM json_each(?))`
+
+	putWorker = `INSERT INTO workers (` + workerColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (worker_id) DO UPDATE SET status = excluded.status, heartbeat_stats = excluded.heartbeat_stats,
+			last_heartbeat_time = excluded.last_heartbeat_time, last_dequeue_time = excluded.last_dequeue_time,
+			last_busy_time = excluded.last_busy_time, last_idle_time = excluded.last_idle_time,
+			current_rollout_id = excluded.current_rollout_id, current_attempt_id = excluded.current_attempt_id`
+)
+
+// Runs.
+const (
+	runColumns = `run_id, algorithm, config, seed, status, start_time, end_time, error`
+
+	selectRun  = `SELECT ` + runColumns + ` FROM runs WHERE run_id = ?`
+	selectRuns = `SELECT ` + runColumns + ` FROM runs ORDER BY seq DESC LIMIT ?`
+	insertRun  = `INSERT INTO runs (` + runColumns + `) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`
+	updateRun  = `UPDATE runs SET algorithm = ?2, config = ?3, seed = ?4, status = ?5, start_time = ?6,
+		end_time = ?7, error = ?8 WHERE run_id = ?1`
+
+	selectStepMetrics = `SELECT step, time, "values" FROM step_metrics WHERE run_id = ? AND step > ? ORDER BY step`
+	putStepMetrics    = `INSERT OR REPLACE INTO step_metrics (run_id, step, time, "values") VALUES (?, ?, ?, ?)`
+
+	selectLatestCheckpoint = `SELECT step, time, path, score, state FROM checkpoints WHERE run_id = ?
+		ORDER BY step DESC LIMIT 1`
+	putCheckpoint = `INSERT OR REPLACE INTO checkpoints (run_id, step, time, path, score, state)
+		VALUES (?, ?, ?, ?, ?, ?)`
+)
+
+// Models, answers and counts.
+const (
+	selectModels = `SELECT name, endpoint, version, target, api_key FROM models ORDER BY position`
+	deleteModels = `DELETE FROM models`
+	insertModel  = `INSERT INTO models (position, name, endpoint, version, target, api_key) VALUES (?, ?, ?, ?, ?, ?)`
+
+	selectAnswer = `SELECT answer FROM answers WHERE key = ? AND expires > ?`
+	putAnswer    = `INSERT OR REPLACE INTO answers (key, answer, expires) VALUES (?, ?, ?)`
+	// pruneAnswers forgets a few expired answers whenever one is added, so that
+	// no call ever pays for many.
+	pruneAnswers = `DELETE FROM answers WHERE rowid IN
+		(SELECT rowid FROM answers WHERE expires <= ? ORDER BY expires LIMIT 4)`
+
+	countRollouts  = `SELECT coalesce(max(seq), 0) - (SELECT n FROM gaps WHERE noun = 'rollouts') FROM rollouts`
+	countAttempts  = `SELECT coalesce(max(seq), 0) - (SELECT n FROM gaps WHERE noun = 'attempts') FROM attempts`
+	countSpans     = `SELECT coalesce(max(seq), 0) - (SELECT n FROM gaps WHERE noun = 'spans') FROM spans`
+	addGaps        = `UPDATE gaps SET n = n + ? WHERE noun = ?`
+	lastAttempt    = `SELECT coalesce(max(seq), 0) FROM attempts`
+	countResources = `SELECT count(*) FROM resources`
+	countWorkers   = `SELECT count(*) FROM workers`
+)
+
+// Transactions.
+const (
+	beginRead  = `BEGIN`
+	beginWrite = `BEGIN IMMEDIATE`
+	commit     = `COMMIT`
+	rollback   = `ROLLBACK`
+	savepoint  = `SAVEPOINT call`
+	release    = `RELEASE call`
+	rollbackTo = `ROLLBACK TO call`
+)

@@ -1,0 +1,50 @@
+package sqlite
+
+import (
+	"fmt"
+
+	agl "agentlightning"
+	"agentlightning/store"
+)
+
+func (r reader) Workers(ids []string) (map[string]agl.Worker, error) {
+	out := make(map[string]agl.Worker, len(ids))
+	add := func(row row) error {
+		w := scanWorker(row)
+		out[w.WorkerID] = w
+		return nil
+	}
+	return out, r.each(ids, selectWorker, selectWorkers, add)
+}
+
+func (r reader) QueryWorkers(q store.WorkerQuery) (store.Page[agl.Worker], error) {
+	var f filter
+	if q.StatusIn != nil {
+		f.within("status", texts(q.StatusIn))
+	}
+	f.contains("worker_id", q.WorkerIDContains)
+	return fetch(r.c, f.selection("workers", q.Paging, workerSorts), workerColumns,
+		func(row row) (agl.Worker, error) { return scanWorker(row), nil })
+}
+
+func (t *tx) PutWorkers(workers []agl.Worker) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	for i := range workers {
+		w := &workers[i]
+		_, err := t.c.exec(putWorker, w.WorkerID, string(w.Status), rawOrNull(w.HeartbeatStats),
+			orNull(w.LastHeartbeatTime), orNull(w.LastDequeueTime), orNull(w.LastBusyTime), orNull(w.LastIdleTime),
+			orNull(w.CurrentRolloutID), orNull(w.CurrentAttemptID))
+		if err != nil {
+			return fmt.Errorf("put worker %s: %w", w.WorkerID, err)
+		}
+	}
+	return nil
+}
+
+func scanWorker(r row) agl.Worker {
+	return agl.Worker{WorkerID: r.text(0), Status: agl.WorkerStatus(r.text(1)), HeartbeatStats: r.raw(2),
+		LastHeartbeatTime: r.optionalFloat(3), LastDequeueTime: r.optionalFloat(4), LastBusyTime: r.optionalFloat(5),
+		LastIdleTime: r.optionalFloat(6), CurrentRolloutID: r.optionalText(7), CurrentAttemptID: r.optionalText(8)}
+}
