@@ -1,0 +1,228 @@
+package otlp
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"mime"
+	"net/http"
+	"strconv"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
+	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
+	"google.golang.org/protobuf/encoding/protowire"
+
+	agl "agentlightning"
+	"agentlightning/store"
+)
+
+// TracesPath is where exporters send traces to.
+const TracesPath = "/v1/traces"
+
+// Serves reports whether a path belongs to [NewHandler].
+func Serves(path string) bool { return path == TracesPath || unsupported(path) }
+
+func unsupported(path string) bool {
+	switch path {
+	case "/v1/metrics", "/v1/logs", "/v1/development/profiles":
+		return true
+	}
+	return false
+}
+
+// SpanWriter is where the spans go; every [store.Store] is one.
+type SpanWriter interface {
+	AddSpans(ctx context.Context, spans []agl.Span) ([]store.AddedSpan, error)
+	NextSequenceIDs(ctx context.Context, attempts []store.Attempted) ([]int64, error)
+}
+
+// Config configures the handler. The zero value serves.
+type Config struct {
+	// Logger gets what was left out and faults of the store; nil discards.
+	Logger *slog.Logger
+	// MaxBody limits a request in bytes, as sent and unpacked; 0 means 256 MiB.
+	MaxBody int64
+}
+
+type handler struct {
+	spans SpanWriter
+	log   *slog.Logger
+	limit int64
+}
+
+// NewHandler returns the handler of the paths that [Serves] names.
+func NewHandler(spans SpanWriter, config Config) http.Handler {
+	log := config.Logger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &handler{spans: spans, log: log, limit: cmp.Or(config.MaxBody, 256<<20)}
+}
+
+const protobuf = "application/x-protobuf"
+
+// ServeHTTP implements [http.Handler].
+func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	switch {
+	case r.Method == http.MethodGet: // as any page that does not exist
+		writeDetail(w, http.StatusNotFound, "Not Found")
+	case r.Method != http.MethodPost:
+		w.Header().Set("Allow", http.MethodPost)
+		writeDetail(w, http.StatusMethodNotAllowed, "Method Not Allowed")
+	case r.URL.Path == TracesPath:
+		h.traces(w, r)
+	default:
+		w.WriteHeader(http.StatusNotImplemented)
+	}
+}
+
+func writeDetail(w http.ResponseWriter, status int, detail string) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_, _ = fmt.Fprintf(w, `{"detail":%q}`, detail)
+}
+
+// refusal is a request that is answered with a status and the reason.
+type refusal struct {
+	status int
+	reason string
+}
+
+func (r *refusal) Error() string { return r.reason }
+
+func (h *handler) traces(w http.ResponseWriter, r *http.Request) {
+	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	out := responder{ResponseWriter: w, json: kind == "application/json", gzip: acceptsGzip(r.Header)}
+	traces, err := h.read(r, kind)
+	if err == nil {
+		var result outcome
+		if result, err = h.store(r.Context(), FromTraces(traces)); err == nil {
+			out.success(result)
+			return
+		}
+	}
+	if refused := (*refusal)(nil); errors.As(err, &refused) {
+		out.refuse(refused)
+		return
+	}
+	if r.Context().Err() != nil {
+		return // nobody listens any more
+	}
+	h.log.ErrorContext(r.Context(), "cannot store an export", "err", err, "request_id", w.Header().Get("X-Request-Id"))
+	if errors.Is(err, store.ErrClosed) {
+		w.Header().Set("Retry-After", "1")
+		out.refuse(&refusal{http.StatusServiceUnavailable, "the server is shutting down; try again in a moment"})
+		return
+	}
+	out.refuse(&refusal{http.StatusInternalServerError, "internal error"})
+}
+
+// read decodes the body.
+func (h *handler) read(r *http.Request, kind string) (ptrace.Traces, error) {
+	if kind != protobuf && kind != "application/json" {
+		return ptrace.Traces{}, &refusal{http.StatusBadRequest, fmt.Sprintf(
+			"Unsupported Content-Type '%s', expected '%s'", r.Header.Get("Content-Type"), protobuf)}
+	}
+	body, err := h.unpack(r)
+	if err != nil {
+		return ptrace.Traces{}, err
+	}
+	req := ptraceotlp.NewExportRequest()
+	if kind == protobuf {
+		if err = req.UnmarshalProto(body); err != nil {
+			var padded []byte
+			if padded, err = padIDs(body); err == nil {
+				req = ptraceotlp.NewExportRequest()
+				err = req.UnmarshalProto(padded)
+			}
+		}
+	} else if len(body) > 0 {
+		err = req.UnmarshalJSON(body)
+	}
+	if err != nil {
+		return ptrace.Traces{}, &refusal{http.StatusBadRequest, "Unable to parse OTLP traces payload: " + err.Error()}
+	}
+	return req.Traces(), nil
+}
+
+// outcome is what an export left out.
+type outcome struct {
+	rejected int64
+	reason   string
+}
+
+// store numbers the spans that need it, stores them and counts those that the
+// store refused.
+func (h *handler) store(ctx context.Context, in Spans) (outcome, error) {
+	var out outcome
+	if in.Strays > 0 {
+		h.log.WarnContext(ctx, "spans name no rollout or no attempt and are left out", "spans", in.Strays)
+	}
+	if len(in.Unnumbered) > 0 {
+		attempts := make([]store.Attempted, len(in.Unnumbered))
+		for i, at := range in.Unnumbered {
+			attempts[i] = store.Attempted{RolloutID: in.Spans[at].RolloutID, AttemptID: in.Spans[at].AttemptID}
+		}
+		ids, err := h.spans.NextSequenceIDs(ctx, attempts)
+		if err != nil {
+			return out, fmt.Errorf("number the spans of an export: %w", err)
+		}
+		for i, at := range in.Unnumbered {
+			in.Spans[at].SequenceID = ids[i]
+		}
+	}
+	if len(in.Spans) == 0 {
+		return out, nil
+	}
+	added, err := h.spans.AddSpans(ctx, in.Spans)
+	if err != nil {
+		return out, fmt.Errorf("store the spans of an export: %w", err)
+	}
+	for i := range added {
+		if added[i].Err == nil {
+			continue
+		}
+		if out.rejected == 0 {
+			out.reason = added[i].Err.Error()
+		}
+		out.rejected++
+	}
+	if out.rejected > 1 {
+		out.reason = fmt.Sprintf("%d spans were not stored; the first: %s", out.rejected, out.reason)
+	}
+	if out.rejected > 0 {
+		h.log.WarnContext(ctx, "spans of an export were rejected", "spans", out.rejected, "err", out.reason)
+	}
+	return out, nil
+}
+
+// success answers an export; nothing at all means that all of it was stored.
+func (w *responder) success(o outcome) {
+	var body []byte
+	switch {
+	case w.json && o.rejected == 0:
+		body = []byte("{}")
+	case w.json:
+		// 64-bit integers are strings in OTLP's JSON.
+		partial := map[string]string{"rejectedSpans": strconv.FormatInt(o.rejected, 10), "errorMessage": o.reason}
+		body, _ = json.Marshal(map[string]any{"partialSuccess": partial})
+	case o.rejected > 0:
+		partial := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(o.rejected))
+		partial = protowire.AppendString(protowire.AppendTag(partial, 2, protowire.BytesType), o.reason)
+		body = protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial)
+	}
+	w.write(http.StatusOK, body)
+}
+
+// refuse answers with a google.rpc.Status, in which the code stays 0.
+func (w *responder) refuse(r *refusal) {
+	// Only exporters that sent JSON we could have read are answered in it.
+	body := protowire.AppendString(protowire.AppendTag(nil, 2, protowire.BytesType), r.reason)
+	if w.json {
+		body, _ = json.Marshal(map[string]string{"message": r.reason})
+	}
+	w.write(r.status, body)
+}
