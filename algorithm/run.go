@@ -1,0 +1,110 @@
+package algorithm
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	agl "agentlightning"
+	"agentlightning/store"
+)
+
+// finishLimit bounds how long a run that ended may take to say so in the store.
+const finishLimit = 10 * time.Second
+
+// Run is the record of one execution in the store: its configuration, the
+// metrics of its steps, and the checkpoints from which it can go on. It is used
+// by one goroutine.
+type Run struct {
+	agl.Run
+	store store.RunStore
+}
+
+// Begin opens the run that env names, or a new one when it names none. The
+// configuration is any value whose JSON is an object; it is kept for people to
+// read and replaces that of a run that is resumed.
+func Begin(ctx context.Context, env Env, name string, config any, seed int64) (*Run, error) {
+	kept, err := json.Marshal(config)
+	if err != nil {
+		return nil, fmt.Errorf("%s: configuration: %w", name, err)
+	}
+	r := &Run{store: env.Store}
+	if env.RunID == "" {
+		r.Run, err = env.Store.CreateRun(ctx, agl.Run{Algorithm: name, Config: kept, Seed: seed, Status: agl.RunRunning})
+		if err != nil {
+			return nil, fmt.Errorf("%s: create run: %w", name, err)
+		}
+		return r, nil
+	}
+	if r.Run, err = env.Store.Run(ctx, env.RunID); err != nil {
+		return nil, fmt.Errorf("%s: resume run %s: %w", name, env.RunID, err)
+	}
+	if r.Algorithm != name {
+		return nil, fmt.Errorf("%s: run %s is one of %s and cannot be resumed by this algorithm", name, r.RunID, r.Algorithm)
+	}
+	if r.Seed != seed {
+		return nil, fmt.Errorf("%s: run %s began with seed %d; resume it with that seed instead of %d", name, r.RunID, r.Seed, seed)
+	}
+	r.Run, err = env.Store.UpdateRun(ctx, r.RunID, store.RunUpdate{
+		Status: store.To(agl.RunRunning), Config: store.To(json.RawMessage(kept)), Error: store.To(""),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("%s: resume run %s: %w", name, r.RunID, err)
+	}
+	return r, nil
+}
+
+// Latest returns the checkpoint with the highest step; ok is false when there
+// is none yet.
+func (r *Run) Latest(ctx context.Context) (c agl.Checkpoint, ok bool, err error) {
+	c, err = r.store.LatestCheckpoint(ctx, r.RunID)
+	if errors.Is(err, store.ErrNotFound) {
+		return agl.Checkpoint{}, false, nil
+	}
+	return c, err == nil, err
+}
+
+// Record stores the metrics of a step.
+func (r *Run) Record(ctx context.Context, step int, values map[string]float64) error {
+	err := r.store.AddStepMetrics(ctx, r.RunID, agl.StepMetrics{Step: step, Time: agl.Seconds(time.Now()), Values: values})
+	if err != nil {
+		return fmt.Errorf("metrics of step %d: %w", step, err)
+	}
+	return nil
+}
+
+// Checkpoint stores that step is complete, with the weights at path and what
+// else is needed to go on as any JSON object.
+func (r *Run) Checkpoint(ctx context.Context, step int, path string, score *float64, state any) error {
+	kept, err := json.Marshal(state)
+	if err != nil {
+		return fmt.Errorf("state of step %d: %w", step, err)
+	}
+	err = r.store.PutCheckpoint(ctx, r.RunID, agl.Checkpoint{
+		Step: step, Time: agl.Seconds(time.Now()), Path: path, Score: score, State: kept,
+	})
+	if err != nil {
+		return fmt.Errorf("checkpoint of step %d: %w", step, err)
+	}
+	return nil
+}
+
+// Finish stores how the run ended and returns err. A run that was told to stop
+// is interrupted, not failed. The store is told even when ctx has ended.
+func (r *Run) Finish(ctx context.Context, err error) error {
+	u := store.RunUpdate{Status: store.To(agl.RunSucceeded), Error: store.To("")}
+	switch {
+	case err != nil && ctx.Err() != nil:
+		u.Status = store.To(agl.RunInterrupted)
+	case err != nil:
+		u.Status, u.Error = store.To(agl.RunFailed), store.To(err.Error())
+	}
+	say, cancel := context.WithTimeout(context.WithoutCancel(ctx), finishLimit)
+	defer cancel()
+	if _, failed := r.store.UpdateRun(say, r.RunID, u); failed != nil {
+		return errors.Join(err, fmt.Errorf("end of run %s: %w", r.RunID, failed))
+	}
+	return err
+}
