@@ -30,8 +30,9 @@ const (
 type Row struct {
 	// IDs are the engine's own token ids, prompts and completions together.
 	IDs []int32
-	// Mask is 1 where a token was sampled by the policy (or is a target of
-	// imitation) and 0 elsewhere. Mask[0] is ignored: nothing predicts it.
+	// Mask is the weight of a token in the loss: greater than 0, usually 1, where
+	// the token was sampled by the policy (or is a target of
+	// imitation), 0 elsewhere. Mask[0] is ignored: nothing predicts it.
 	Mask []float32
 	// Logprobs are the log-probabilities under the policy that sampled the
 	// tokens. Read only where Mask is not 0 and the objective needs them.
@@ -64,8 +65,8 @@ var ErrInvalid = errors.New("invalid batch")
 
 // Validate returns an error naming the first row or option that is out of range.
 func (b Batch) Validate() error {
-	if !(b.Options.LearningRate > 0) {
-		return fmt.Errorf("%w: learning rate %v: must be greater than 0", ErrInvalid, b.Options.LearningRate)
+	if err := b.Options.validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	for i, r := range b.Rows {
 		n := len(r.IDs)
@@ -80,9 +81,33 @@ func (b Batch) Validate() error {
 	return nil
 }
 
+func (o Options) validate() error {
+	switch o.Objective {
+	case Imitation, PolicyGradient:
+	default:
+		return fmt.Errorf("objective %q: must be %s or %s", o.Objective, Imitation, PolicyGradient)
+	}
+	switch {
+	case !(o.LearningRate > 0): // also what is no number
+		return fmt.Errorf("learning rate %v: must be greater than 0", o.LearningRate)
+	case o.Epochs < 0:
+		return fmt.Errorf("epochs %d: must not be negative", o.Epochs)
+	case o.Minibatch < 0:
+		return fmt.Errorf("minibatch %d: must not be negative", o.Minibatch)
+	case !(o.ClipLow >= 0 && o.ClipLow <= 1):
+		return fmt.Errorf("lower clip %v: must be between 0 and 1", o.ClipLow)
+	case !(o.ClipHigh >= 0):
+		return fmt.Errorf("upper clip %v: must not be negative", o.ClipHigh)
+	case !(o.MaxGradNorm >= 0):
+		return fmt.Errorf("largest gradient norm %v: must not be negative", o.MaxGradNorm)
+	}
+	return nil
+}
+
 // Metrics describe one update, averaged over its optimiser steps and weighted
-// by masked tokens. Names follow the field: loss, grad_norm, clip_fraction,
-// approx_kl (k3 estimate), entropy, ratio_mean, tokens, rows, seconds.
+// by masked tokens. Names follow the field: loss, grad_norm, entropy, tokens,
+// rows, seconds, and for policy gradients clip_fraction, approx_kl (the k3
+// estimate) and ratio_mean. Without a masked token there are no averages.
 type Metrics map[string]float64
 
 // Learner updates the weights of one policy. Methods are safe for concurrent

@@ -1,0 +1,51 @@
+package learner_test
+
+import (
+	"errors"
+	"math"
+	"strings"
+	"testing"
+
+	"agentlightning/learner"
+)
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	row := func(n int) learner.Row {
+		return learner.Row{IDs: make([]int32, n), Mask: make([]float32, n), Logprobs: make([]float32, n), Advantages: make([]float32, n)}
+	}
+	short := row(3)
+	short.Mask = short.Mask[1:]
+	bare := learner.Row{IDs: make([]int32, 2), Mask: make([]float32, 2)}
+	ok := learner.Options{Objective: learner.Imitation, LearningRate: 1e-3}
+	policy := learner.Options{Objective: learner.PolicyGradient, LearningRate: 1e-3}
+	for _, tt := range []struct {
+		name string
+		b    learner.Batch
+		want string // "" means valid
+	}{
+		{"empty", learner.Batch{Options: ok}, ""},
+		{"imitation needs no logprobs", learner.Batch{Rows: []learner.Row{bare}, Options: ok}, ""},
+		{"policy gradient", learner.Batch{Rows: []learner.Row{row(4)}, Options: policy}, ""},
+		{"no rate", learner.Batch{Options: learner.Options{Objective: learner.Imitation}}, "learning rate 0"},
+		{"rate is no number", learner.Batch{Options: learner.Options{Objective: learner.Imitation, LearningRate: math.NaN()}}, "learning rate NaN"},
+		{"unknown objective", learner.Batch{Options: learner.Options{Objective: "dpo", LearningRate: 1}}, `objective "dpo"`},
+		{"negative epochs", learner.Batch{Options: learner.Options{Objective: learner.Imitation, LearningRate: 1, Epochs: -1}}, "epochs -1"},
+		{"negative minibatch", learner.Batch{Options: learner.Options{Objective: learner.Imitation, LearningRate: 1, Minibatch: -1}}, "minibatch -1"},
+		{"clip", learner.Batch{Options: learner.Options{Objective: learner.PolicyGradient, LearningRate: 1, ClipLow: 1.5}}, "clip 1.5"},
+		{"norm", learner.Batch{Options: learner.Options{Objective: learner.Imitation, LearningRate: 1, MaxGradNorm: -2}}, "gradient norm -2"},
+		{"short mask", learner.Batch{Rows: []learner.Row{row(1), short}, Options: ok}, "row 1: 2 mask entries for 3 tokens"},
+		{"no logprobs", learner.Batch{Rows: []learner.Row{bare}, Options: policy}, "row 0: 0 logprobs and 0 advantages for 2 tokens"},
+	} {
+		err := tt.b.Validate()
+		if tt.want == "" {
+			if err != nil {
+				t.Errorf("%s: Validate = %v, want nil", tt.name, err)
+			}
+			continue
+		}
+		if !errors.Is(err, learner.ErrInvalid) || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("%s: Validate = %v, want it to say %q", tt.name, err, tt.want)
+		}
+	}
+}
