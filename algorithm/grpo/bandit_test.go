@@ -1,0 +1,175 @@
+package grpo_test
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	agl "agentlightning"
+	"agentlightning/learner"
+	"agentlightning/rl"
+	"agentlightning/semconv"
+	"agentlightning/store"
+)
+
+// arms is a policy over two tokens for each of two prompts, updated by the
+// exact gradient of the clipped loss: the smallest thing that GRPO can teach.
+type arms struct {
+	mu      sync.Mutex
+	logits  [2][2]float64
+	version int64
+	batches []learner.Batch
+}
+
+func (a *arms) logprob(prompt, token int32) float64 {
+	l := a.logits[prompt]
+	return l[token] - math.Log(math.Exp(l[0])+math.Exp(l[1]))
+}
+
+func (a *arms) sample(prompt int32, seed int64) (int32, float64) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	token := int32(0)
+	if rand.New(rand.NewPCG(uint64(seed), 1)).Float64() > math.Exp(a.logprob(prompt, 0)) {
+		token = 1
+	}
+	return token, a.logprob(prompt, token)
+}
+
+func (a *arms) Update(_ context.Context, b learner.Batch) (learner.Metrics, error) {
+	if err := b.Validate(); err != nil {
+		return nil, err
+	}
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.version++
+	a.batches = append(a.batches, b)
+	clip := rl.Clip{Low: b.Options.ClipLow, High: b.Options.ClipHigh}
+	for _, row := range b.Rows {
+		for i := 1; i < len(row.IDs); i++ {
+			if row.Mask[i] == 0 {
+				continue
+			}
+			prompt, token := row.IDs[i-1], row.IDs[i]
+			g := clip.Token(a.logprob(prompt, token), float64(row.Logprobs[i]), float64(row.Advantages[i])).Gradient
+			for t := range int32(2) {
+				d := -math.Exp(a.logprob(prompt, t))
+				if t == token {
+					d++
+				}
+				a.logits[prompt][t] -= b.Options.LearningRate * g * d
+			}
+		}
+	}
+	return learner.Metrics{"loss": 0}, nil
+}
+
+func (a *arms) Version() int64 { a.mu.Lock(); defer a.mu.Unlock(); return a.version }
+func (a *arms) Close() error   { return nil }
+
+func (a *arms) Save(_ context.Context, dir string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	text, err := json.Marshal(a.logits)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(dir, "logits.json"), text, 0o644)
+}
+
+func (a *arms) Load(_ context.Context, dir string) error {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	text, err := os.ReadFile(filepath.Join(dir, "logits.json"))
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(text, &a.logits)
+}
+
+// workers stand in for agents behind the proxy: they write the span of the
+// model call and the reward, 1 when the token is the task's number.
+type workers struct {
+	store  store.Store
+	policy *arms
+	// fails tells which rollouts crash; nil means none.
+	fails func(member int) bool
+	calls atomic.Int64
+}
+
+// start runs some workers until the test ends.
+func (w *workers) start(t *testing.T) {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			for ctx.Err() == nil {
+				claimed, err := w.store.DequeueRollouts(ctx, store.DequeueRequest{Limit: 4, Wait: time.Second})
+				if err != nil && ctx.Err() == nil {
+					t.Errorf("dequeue: %v", err)
+					return
+				}
+				for _, r := range claimed {
+					if err := w.work(ctx, r); err != nil && ctx.Err() == nil {
+						t.Errorf("work on %s: %v", r.RolloutID, err)
+					}
+				}
+			}
+		})
+	}
+	t.Cleanup(func() { stop(); wg.Wait() })
+}
+
+func (w *workers) work(ctx context.Context, r agl.AttemptedRollout) error {
+	w.calls.Add(1)
+	var meta struct {
+		Member int   `json:"agl.member"`
+		Seed   int64 `json:"agl.seed"`
+	}
+	if err := json.Unmarshal(r.Metadata, &meta); err != nil {
+		return err
+	}
+	done := store.AttemptUpdate{Status: store.To(agl.AttemptSucceeded)}
+	if w.fails != nil && r.Mode == agl.ModeTrain && w.fails(meta.Member) {
+		done = store.AttemptUpdate{
+			Status:   store.To(agl.AttemptFailed),
+			Metadata: store.To(json.RawMessage(`{"error":"the agent crashed"}`)),
+		}
+	} else {
+		var task int32
+		if err := r.DecodeInput(&task); err != nil {
+			return err
+		}
+		token, logprob := w.policy.sample(task, meta.Seed)
+		reward := 0.0
+		if token == task {
+			reward = 1
+		}
+		call := agl.SpanCore{Name: semconv.SpanModelCall, Status: agl.TraceStatus{StatusCode: agl.StatusOK}, Attributes: agl.Attributes{
+			{Key: semconv.PromptTokenIDs, Value: []int64{int64(task)}},
+			{Key: semconv.ResponseTokenIDs, Value: []int64{int64(token)}},
+			{Key: semconv.ResponseLogprobs, Value: []float64{logprob}},
+		}}
+		final := agl.SpanCore{Name: semconv.SpanAnnotation, Status: agl.TraceStatus{StatusCode: agl.StatusOK}, Attributes: agl.Attributes{
+			{Key: semconv.RewardName(0), Value: semconv.PrimaryReward}, {Key: semconv.RewardValue(0), Value: reward},
+		}}
+		now := agl.Seconds(time.Now())
+		id := r.Attempt.AttemptID
+		if _, err := w.store.AddSpans(ctx, []agl.Span{call.Span(r.RolloutID, id, 1, now), final.Span(r.RolloutID, id, 2, now)}); err != nil {
+			return err
+		}
+	}
+	_, err := w.store.UpdateAttempt(ctx, r.RolloutID, r.Attempt.AttemptID, done)
+	return err
+}

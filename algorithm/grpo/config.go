@@ -1,0 +1,146 @@
+package grpo
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	agl "agentlightning"
+	"agentlightning/learner"
+	"agentlightning/rl"
+)
+
+// Config says how to train.
+type Config struct {
+	// Learner is the policy; required. What it updates must be what the
+	// resources of the rollouts lead to.
+	Learner learner.Learner
+	// Steps is the number of updates; must be at least 1.
+	Steps int
+	// Tasks is how many tasks a step draws; 0 means 16.
+	Tasks int
+	// GroupSize is how many rollouts each task gets; 0 means 8, at least 2.
+	GroupSize int
+
+	// LearningRate is the step size over the run.
+	LearningRate learner.Schedule
+	// Epochs is the number of passes over the rows of a step; 0 means 1.
+	Epochs int
+	// Minibatch is the number of rows of one optimiser step; 0 means all.
+	Minibatch int
+	// ClipLow and ClipHigh bound the importance ratio to [1-ClipLow, 1+ClipHigh];
+	// 0 means 0.2 and 0.28 (clip-higher, DAPO, arXiv:2503.14476).
+	ClipLow, ClipHigh float64
+	// MaxGradNorm bounds the gradient; 0 means the learner's default.
+	MaxGradNorm float64
+	// Advantages chooses how rewards become advantages; zero is GRPO without
+	// groups of equal rewards.
+	Advantages rl.AdvantageConfig
+
+	// RolloutMean gives every rollout the same weight in the loss, however many
+	// tokens and rows it has; otherwise every sampled token weighs the same
+	// (DAPO, arXiv:2503.14476, section 3.3).
+	RolloutMean bool
+
+	// Rollout holds the limits and the retry rule of every rollout.
+	Rollout agl.RolloutConfig
+	// Resources are published when the run begins; empty leaves what the store
+	// has as the latest.
+	Resources agl.NamedResources
+	// Stall is how long to wait without any rollout finishing; 0 means 5 minutes.
+	Stall time.Duration
+
+	// ValidateEvery is the number of steps between validations on the
+	// validation tasks; the state before the first step and after the last one
+	// are validated, too. 0 means only these two.
+	ValidateEvery int
+	// Checkpoints is the folder for checkpoints, one folder a run below it;
+	// empty writes none, and the run cannot be resumed.
+	Checkpoints string
+	// Seed is where every random choice comes from.
+	Seed int64
+	// ShuffleRewards permutes the rewards of each step among its rollouts: a
+	// control that must not learn anything.
+	ShuffleRewards bool
+
+	// OnStep is called after each step and after the validation before the
+	// first one (Number 0); nil means not at all.
+	OnStep func(Step)
+	// OnProgress is called while rollouts of a step are waited for.
+	OnProgress func(step, finished, of int)
+}
+
+// Step is what one step did.
+type Step struct {
+	Number, Of int
+	// Reward is the mean reward of the rollouts trained on; nil before the
+	// first step and when none was rewarded.
+	Reward *float64
+	// Accuracy is the mean reward on the validation tasks; nil when they were
+	// not run.
+	Accuracy *float64
+	Rollouts int // asked for, validation included
+	Failed   int // of these, failed or not rewarded
+	// LastFailure is why the last of them failed; empty when none did.
+	LastFailure string
+	Tokens      int // sampled, as far as they were captured
+	Metrics     map[string]float64
+	Elapsed     time.Duration
+}
+
+func (c Config) withDefaults() Config {
+	if c.Tasks == 0 {
+		c.Tasks = 16
+	}
+	if c.GroupSize == 0 {
+		c.GroupSize = 8
+	}
+	if c.ClipLow == 0 {
+		c.ClipLow = 0.2
+	}
+	if c.ClipHigh == 0 {
+		c.ClipHigh = 0.28
+	}
+	return c
+}
+
+// Validate returns an error naming the field that is out of range.
+func (c Config) Validate() error {
+	switch {
+	case c.Learner == nil:
+		return errors.New("grpo: Learner: must be set")
+	case c.Steps < 1:
+		return fmt.Errorf("grpo: Steps: %d: must be at least 1", c.Steps)
+	case c.Tasks < 0:
+		return fmt.Errorf("grpo: Tasks: %d: must not be negative", c.Tasks)
+	case c.GroupSize < 0 || c.GroupSize == 1:
+		return fmt.Errorf("grpo: GroupSize: %d: must be at least 2, since a group is compared within itself", c.GroupSize)
+	case !(c.LearningRate.Peak > 0):
+		return fmt.Errorf("grpo: LearningRate.Peak: %v: must be greater than 0", c.LearningRate.Peak)
+	case c.ValidateEvery < 0:
+		return fmt.Errorf("grpo: ValidateEvery: %d: must not be negative", c.ValidateEvery)
+	}
+	return rl.Clip{Low: c.ClipLow, High: c.ClipHigh}.Validate()
+}
+
+// summary is what the run keeps of its configuration.
+type summary struct {
+	Steps          int              `json:"steps"`
+	Tasks          int              `json:"tasks"`
+	GroupSize      int              `json:"group_size"`
+	LearningRate   learner.Schedule `json:"learning_rate"`
+	Epochs         int              `json:"epochs"`
+	Minibatch      int              `json:"minibatch"`
+	ClipLow        float64          `json:"clip_low"`
+	ClipHigh       float64          `json:"clip_high"`
+	ValidateEvery  int              `json:"validate_every"`
+	RolloutMean    bool             `json:"rollout_mean"`
+	ShuffleRewards bool             `json:"shuffle_rewards"`
+}
+
+func (c Config) summary() summary {
+	return summary{
+		c.Steps, c.Tasks, c.GroupSize, c.LearningRate, c.Epochs, c.Minibatch,
+		c.ClipLow, c.ClipHigh, c.ValidateEvery, c.RolloutMean, c.ShuffleRewards,
+	}
+}

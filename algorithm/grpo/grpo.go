@@ -1,0 +1,286 @@
+// Package grpo trains a policy by comparing rollouts of the same task with one
+// another (Group Relative Policy Optimization, arXiv:2402.03300).
+//
+// Each step asks the store for a group of rollouts for each of some tasks,
+// waits for them, turns what the proxy recorded into rows of the engine's own
+// token ids, and updates the policy with the clipped objective. Rollouts that
+// failed or were not rewarded are left out and counted; they are never a reward
+// of 0. Every step's metrics and checkpoint belong to a run in the store, from
+// which it goes on after an interruption.
+package grpo
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"path/filepath"
+	"time"
+
+	agl "agentlightning"
+	"agentlightning/algorithm"
+	"agentlightning/learner"
+	"agentlightning/rl"
+)
+
+// Name is the name of the algorithm in its runs.
+const Name = "grpo"
+
+// ErrNoRewards is returned when the first step of an execution ends without a
+// single reward: going on would train on nothing.
+var ErrNoRewards = errors.New("no rollout of the first step was rewarded")
+
+// New returns the algorithm.
+func New(c Config) (algorithm.Algorithm, error) {
+	c = c.withDefaults()
+	if err := c.Validate(); err != nil {
+		return nil, err
+	}
+	return algorithm.Func(func(ctx context.Context, env algorithm.Env) error {
+		if len(env.Train) == 0 {
+			return errors.New("grpo: there are no training tasks")
+		}
+		run, err := algorithm.Begin(ctx, env, Name, c.summary(), c.Seed)
+		if err != nil {
+			return err
+		}
+		t := &training{
+			Config: c, env: env, run: run,
+			kept: learner.Checkpoints{Dir: filepath.Join(c.Checkpoints, run.RunID)},
+		}
+		if err := t.train(ctx); err != nil {
+			err = fmt.Errorf("grpo: %w", err)
+			return run.Finish(ctx, err)
+		}
+		return run.Finish(ctx, nil)
+	}), nil
+}
+
+// training is one execution.
+type training struct {
+	Config
+	env  algorithm.Env
+	run  *algorithm.Run
+	kept learner.Checkpoints
+
+	path    string   // of the latest checkpoint
+	score   *float64 // of the latest checkpoint
+	pending []string // rollouts of the next step that were asked for before an interruption
+}
+
+// state is what a checkpoint keeps beside the weights.
+type state struct {
+	Pending   []string `json:"pending,omitempty"`
+	BestStep  int      `json:"best_step"`
+	BestScore *float64 `json:"best_score"`
+}
+
+func (t *training) train(ctx context.Context) error {
+	done, err := t.restore(ctx)
+	if err != nil {
+		return err
+	}
+	if len(t.Resources) > 0 {
+		if _, err := t.env.Store.AddResources(ctx, t.Resources); err != nil {
+			return fmt.Errorf("publish resources: %w", err)
+		}
+	}
+	if done < 0 {
+		if err := t.begin(ctx); err != nil {
+			return fmt.Errorf("before the first step: %w", err)
+		}
+		done = 0
+	}
+	for step := done + 1; step <= t.Steps; step++ {
+		if err := t.step(ctx, step, step == done+1); err != nil {
+			return fmt.Errorf("step %d of %d: %w", step, t.Steps, err)
+		}
+	}
+	return nil
+}
+
+// restore goes back to the latest checkpoint and returns its step, -1 when the
+// run is new.
+func (t *training) restore(ctx context.Context) (int, error) {
+	latest, ok, err := t.run.Latest(ctx)
+	if err != nil || !ok {
+		return -1, err
+	}
+	var s state
+	if err := json.Unmarshal(latest.State, &s); err != nil {
+		return 0, fmt.Errorf("state of step %d: %w", latest.Step, err)
+	}
+	if latest.Path != "" {
+		if err := t.Learner.Load(ctx, latest.Path); err != nil {
+			return 0, fmt.Errorf("resume from step %d: %w", latest.Step, err)
+		}
+	}
+	if s.BestScore != nil {
+		t.kept.Restore(s.BestStep, *s.BestScore)
+	}
+	t.path, t.score, t.pending = latest.Path, latest.Score, s.Pending
+	t.env.Logger.InfoContext(ctx, "run resumed", "run_id", t.run.RunID, "step", latest.Step, "pending", len(s.Pending))
+	return latest.Step, nil
+}
+
+// begin validates the policy as it is and keeps it as step 0.
+func (t *training) begin(ctx context.Context) error {
+	started := time.Now()
+	s := Step{Of: t.Steps, Metrics: map[string]float64{}}
+	if err := t.validate(ctx, 0, &s); err != nil {
+		return err
+	}
+	return t.complete(ctx, s, started)
+}
+
+func (t *training) step(ctx context.Context, number int, first bool) error {
+	started := time.Now()
+	s := Step{Number: number, Of: t.Steps, Metrics: map[string]float64{}}
+	ids, err := t.ask(ctx, number)
+	if err != nil {
+		return err
+	}
+	outcomes, err := t.collect(ctx, number, ids)
+	if err != nil {
+		return err
+	}
+	waited := time.Since(started)
+	s.count(outcomes)
+	if first && s.Failed == len(outcomes) {
+		return fmt.Errorf("%w: %s", ErrNoRewards, s.LastFailure)
+	}
+
+	members := make([]rl.Member, len(outcomes))
+	for i, o := range outcomes {
+		members[i] = rl.Member{Group: groupOf(i, t.GroupSize), Reward: o.Reward}
+	}
+	if t.ShuffleRewards {
+		shuffleRewards(members, rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x5eed)))
+	}
+	advantages, stats := rl.GroupAdvantages(members, t.Advantages)
+	rows, counts, err := makeRows(outcomes, advantages, t.RolloutMean)
+	if err != nil {
+		return err
+	}
+	trained := time.Now()
+	if len(rows) > 0 {
+		metrics, err := t.Learner.Update(ctx, learner.Batch{Rows: rows, Options: learner.Options{
+			Objective: learner.PolicyGradient, LearningRate: t.LearningRate.At(number, t.Steps),
+			Epochs: t.Epochs, Minibatch: t.Minibatch, ClipLow: t.ClipLow, ClipHigh: t.ClipHigh,
+			MaxGradNorm: t.MaxGradNorm, Seed: t.Seed + int64(number),
+		}})
+		if err != nil {
+			return fmt.Errorf("update: %w", err)
+		}
+		for name, value := range metrics {
+			s.Metrics[name] = value
+		}
+	} else {
+		t.env.Logger.WarnContext(ctx, "step skipped: nothing to train on", "run_id", t.run.RunID, "step", number,
+			"groups", stats.Groups, "groups_constant", stats.GroupsConstant, "unrewarded", stats.Unrewarded)
+	}
+	if used := stats.Members - stats.Unrewarded - stats.NonFinite; used > 0 {
+		s.Reward = &stats.RewardMean
+		s.Metrics["reward"], s.Metrics["reward_std"] = stats.RewardMean, stats.RewardStd
+	}
+	s.Tokens = counts.tokens
+	counts.add(s.Metrics)
+	s.Metrics["rewards_not_finite"] = float64(stats.NonFinite)
+	s.Metrics["groups"] = float64(stats.Groups)
+	s.Metrics["groups_constant"] = float64(stats.GroupsConstant)
+	s.Metrics["seconds_rollouts"] = waited.Seconds()
+	s.Metrics["seconds_update"] = time.Since(trained).Seconds()
+	s.Metrics["rollouts_per_second"] = float64(len(outcomes)) / waited.Seconds()
+
+	if number == t.Steps || t.ValidateEvery > 0 && number%t.ValidateEvery == 0 {
+		if err := t.validate(ctx, number, &s); err != nil {
+			return err
+		}
+	}
+	return t.complete(ctx, s, started)
+}
+
+// complete makes the step durable and reports it.
+func (t *training) complete(ctx context.Context, s Step, started time.Time) error {
+	s.Metrics["seconds"] = time.Since(started).Seconds()
+	s.Metrics["rollouts"], s.Metrics["rollouts_failed"] = float64(s.Rollouts), float64(s.Failed)
+	if err := t.run.Record(ctx, s.Number, s.Metrics); err != nil {
+		return err
+	}
+	t.score = s.Accuracy
+	if t.Checkpoints != "" {
+		var err error
+		if t.path, err = t.kept.Save(ctx, t.Learner, s.Number, s.Accuracy); err != nil {
+			return err
+		}
+	}
+	t.pending = nil
+	if err := t.mark(ctx, s.Number); err != nil {
+		return err
+	}
+	if t.OnStep != nil {
+		s.Elapsed = time.Since(started)
+		t.OnStep(s)
+	}
+	return nil
+}
+
+// mark stores that step is complete and what was asked for since.
+func (t *training) mark(ctx context.Context, step int) error {
+	s := state{Pending: t.pending}
+	if best, score, ok := t.kept.Best(); ok {
+		s.BestStep, s.BestScore = best, &score
+	}
+	return t.run.Checkpoint(ctx, step, t.path, t.score, s)
+}
+
+// shuffleRewards permutes the rewards among the members that have one.
+func shuffleRewards(members []rl.Member, random *rand.Rand) {
+	var have []int
+	for i := range members {
+		if members[i].Reward != nil {
+			have = append(have, i)
+		}
+	}
+	random.Shuffle(len(have), func(i, j int) {
+		a, b := have[i], have[j]
+		members[a].Reward, members[b].Reward = members[b].Reward, members[a].Reward
+	})
+}
+
+func (s *Step) count(outcomes []algorithm.Outcome) {
+	s.Rollouts += len(outcomes)
+	for _, o := range outcomes {
+		if o.Reward != nil {
+			continue
+		}
+		s.Failed++
+		if s.LastFailure = o.Failure; o.Failure == "" {
+			s.LastFailure = "rollout " + o.Rollout.RolloutID + " succeeded without a reward"
+		}
+	}
+}
+
+func (t *training) validate(ctx context.Context, step int, s *Step) error {
+	if len(t.env.Val) == 0 {
+		return nil
+	}
+	ids, err := t.enqueue(ctx, step, agl.ModeVal, t.env.Val, 1)
+	if err != nil {
+		return err
+	}
+	outcomes, err := t.collect(ctx, step, ids)
+	if err != nil {
+		return fmt.Errorf("validation: %w", err)
+	}
+	s.count(outcomes)
+	accuracy, rewarded := algorithm.MeanReward(outcomes)
+	s.Metrics["validation_failed"] = float64(len(outcomes) - rewarded)
+	if rewarded == 0 {
+		return fmt.Errorf("validation: %w: %s", ErrNoRewards, s.LastFailure)
+	}
+	s.Accuracy = &accuracy
+	s.Metrics["accuracy"] = accuracy
+	return nil
+}

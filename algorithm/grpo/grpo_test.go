@@ -1,0 +1,282 @@
+package grpo_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.uber.org/goleak"
+
+	agl "agentlightning"
+	"agentlightning/algorithm"
+	"agentlightning/algorithm/grpo"
+	"agentlightning/learner"
+	"agentlightning/store"
+	"agentlightning/store/engine"
+	"agentlightning/store/memory"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+type bundle struct {
+	store  store.Store
+	policy *arms
+	work   *workers
+	env    algorithm.Env
+}
+
+func setup(t *testing.T) *bundle {
+	t.Helper()
+	st := engine.New(memory.New(), engine.Config{})
+	t.Cleanup(func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	})
+	policy := &arms{}
+	tasks := []json.RawMessage{json.RawMessage("0"), json.RawMessage("1")}
+	return &bundle{
+		st, policy, &workers{store: st, policy: policy},
+		algorithm.Env{Store: st, Train: tasks, Val: tasks, Logger: slog.New(slog.DiscardHandler)},
+	}
+}
+
+func config(b *bundle, dir string) grpo.Config {
+	return grpo.Config{
+		Learner: b.policy, Steps: 12, Tasks: 4, GroupSize: 8, Seed: 7,
+		LearningRate: learner.Schedule{Peak: 0.05}, Checkpoints: dir, ValidateEvery: 4,
+	}
+}
+
+func train(t *testing.T, c grpo.Config, env algorithm.Env) error {
+	t.Helper()
+	a, err := grpo.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return a.Run(t.Context(), env)
+}
+
+// right is the probability of the right token, averaged over the two prompts.
+func right(p *arms) float64 { return (math.Exp(p.logprob(0, 0)) + math.Exp(p.logprob(1, 1))) / 2 }
+
+func TestLearns(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.work.start(t)
+	var steps []int
+	c := config(b, t.TempDir())
+	c.OnStep = func(s grpo.Step) {
+		steps = append(steps, s.Number)
+		if s.Failed != 0 {
+			t.Errorf("step %d: %d failed: %s", s.Number, s.Failed, s.LastFailure)
+		}
+		if want := s.Number%4 == 0; (s.Accuracy != nil) != want {
+			t.Errorf("step %d: validated = %v, want %v", s.Number, s.Accuracy != nil, want)
+		}
+	}
+	if err := train(t, c, b.env); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff([]int{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}, steps); diff != "" {
+		t.Errorf("reported steps (-want +got):\n%s", diff)
+	}
+	if got := right(b.policy); got < 0.8 {
+		t.Errorf("probability of the right token = %.3f after training, want more than 0.8 (it began at 0.5)", got)
+	}
+	runs, err := b.store.Runs(t.Context(), 10)
+	if err != nil || len(runs) != 1 || runs[0].Status != agl.RunSucceeded || runs[0].Algorithm != "grpo" {
+		t.Fatalf("Runs = %+v, %v, want one that succeeded", runs, err)
+	}
+	metrics, err := b.store.StepMetrics(t.Context(), runs[0].RunID, -1)
+	if err != nil || len(metrics) != 13 {
+		t.Fatalf("StepMetrics = %d steps, %v, want 13", len(metrics), err)
+	}
+	if got := metrics[1].Values["rows"] + 8*metrics[1].Values["groups_constant"]; got != 32 {
+		t.Errorf("rows and dropped rows of step 1 = %v, want 32", got)
+	}
+}
+
+func TestShuffledRewardsTeachNothing(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.work.start(t)
+	c := config(b, "")
+	c.ShuffleRewards = true
+	if err := train(t, c, b.env); err != nil {
+		t.Fatal(err)
+	}
+	if got := right(b.policy); got > 0.65 {
+		t.Errorf("probability of the right token = %.3f with shuffled rewards, want about 0.5", got)
+	}
+}
+
+func TestRepeatsFromItsSeed(t *testing.T) {
+	t.Parallel()
+	var got [2][2][2]float64
+	for i := range got {
+		b := setup(t)
+		b.work.start(t)
+		if err := train(t, config(b, ""), b.env); err != nil {
+			t.Fatal(err)
+		}
+		got[i] = b.policy.logits
+	}
+	if diff := cmp.Diff(got[0], got[1]); diff != "" {
+		t.Errorf("weights of two runs with one seed differ:\n%s", diff)
+	}
+}
+
+// TestResumes interrupts a run after its fifth step, and in the middle of the
+// next one, and expects the same weights as without an interruption.
+func TestResumes(t *testing.T) {
+	t.Parallel()
+	whole := setup(t)
+	whole.work.start(t)
+	if err := train(t, config(whole, ""), whole.env); err != nil {
+		t.Fatal(err)
+	}
+
+	b := setup(t)
+	b.work.start(t)
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(t.Context())
+	c := config(b, dir)
+	c.OnStep = func(s grpo.Step) {
+		if s.Number == 5 {
+			c.OnProgress = nil
+		}
+	}
+	c.OnProgress = func(step, finished, _ int) {
+		if step == 6 && finished > 0 {
+			cancel()
+		}
+	}
+	a, err := grpo.New(c)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := a.Run(ctx, b.env); !errors.Is(err, context.Canceled) {
+		t.Fatalf("Run = %v, want context.Canceled", err)
+	}
+	runs, err := b.store.Runs(t.Context(), 1)
+	if err != nil || runs[0].Status != agl.RunInterrupted {
+		t.Fatalf("run after the interruption = %+v, %v, want interrupted", runs, err)
+	}
+	asked := b.work.calls.Load()
+
+	b.policy.logits = [2][2]float64{{9, 9}, {9, 9}} // the process lost its weights
+	b.env.RunID = runs[0].RunID
+	if err := train(t, config(b, dir), b.env); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(whole.policy.logits, b.policy.logits); diff != "" {
+		t.Errorf("weights with and without an interruption differ:\n%s", diff)
+	}
+	if again := b.work.calls.Load() - asked; again > 7*32+2*2+32 {
+		t.Errorf("%d rollouts were done after the interruption, want those of the open steps only", again)
+	}
+}
+
+// TestFailedRolloutsAreLeftOut lets two members of each group crash.
+func TestFailedRolloutsAreLeftOut(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.work.fails = func(member int) bool { return member < 2 }
+	b.work.start(t)
+	failed := 0
+	c := config(b, "")
+	c.Steps = 3
+	c.OnStep = func(s grpo.Step) {
+		failed += s.Failed
+		if s.Number > 0 && s.LastFailure != "the agent crashed" {
+			t.Errorf("LastFailure = %q, want the reason of the attempt", s.LastFailure)
+		}
+	}
+	if err := train(t, c, b.env); err != nil {
+		t.Fatal(err)
+	}
+	if failed != 3*4*2 {
+		t.Errorf("failed = %d, want %d", failed, 3*4*2)
+	}
+	for _, batch := range b.policy.batches {
+		sums := map[int32]float64{}
+		for _, row := range batch.Rows {
+			sums[row.IDs[0]] += float64(row.Advantages[1])
+		}
+		for task, sum := range sums {
+			if math.Abs(sum) > 1e-4 {
+				t.Errorf("advantages of task %d sum to %v, want 0 over the members that finished", task, sum)
+			}
+		}
+	}
+}
+
+// TestRolloutMean expects the tokens of each rollout to weigh 1 together.
+func TestRolloutMean(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.work.start(t)
+	c := config(b, "")
+	c.Steps, c.RolloutMean = 1, true
+	if err := train(t, c, b.env); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range b.policy.batches[0].Rows {
+		sum := float32(0)
+		for _, m := range row.Mask {
+			sum += m
+		}
+		if sum != 1 {
+			t.Errorf("weights of row %d sum to %v, want 1", i, sum)
+		}
+	}
+}
+
+func TestStopsWhenNothingIsRewarded(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.work.fails = func(int) bool { return true }
+	b.work.start(t)
+	err := train(t, config(b, ""), b.env)
+	if !errors.Is(err, grpo.ErrNoRewards) || !strings.Contains(fmt.Sprint(err), "the agent crashed") {
+		t.Fatalf("Run = %v, want ErrNoRewards with the reason of the first failure", err)
+	}
+	runs, err := b.store.Runs(t.Context(), 1)
+	if err != nil || runs[0].Status != agl.RunFailed || !strings.Contains(runs[0].Error, "the agent crashed") {
+		t.Errorf("run = %+v, %v, want failed with the reason", runs, err)
+	}
+}
+
+func TestValidate(t *testing.T) {
+	t.Parallel()
+	good := grpo.Config{Learner: &arms{}, Steps: 1, LearningRate: learner.Schedule{Peak: 1}}
+	tests := []struct {
+		want   string
+		change func(*grpo.Config)
+	}{
+		{"Learner", func(c *grpo.Config) { c.Learner = nil }},
+		{"Steps: 0", func(c *grpo.Config) { c.Steps = 0 }},
+		{"GroupSize: 1", func(c *grpo.Config) { c.GroupSize = 1 }},
+		{"Tasks: -1", func(c *grpo.Config) { c.Tasks = -1 }},
+		{"LearningRate.Peak", func(c *grpo.Config) { c.LearningRate.Peak = 0 }},
+		{"ValidateEvery", func(c *grpo.Config) { c.ValidateEvery = -1 }},
+		{"2", func(c *grpo.Config) { c.ClipLow = 2 }},
+	}
+	if _, err := grpo.New(good); err != nil {
+		t.Fatalf("New = %v", err)
+	}
+	for _, tt := range tests {
+		c := good
+		tt.change(&c)
+		if _, err := grpo.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
+			t.Errorf("New = %v, want an error that names %q", err, tt.want)
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package grpo
+
+import (
+	"fmt"
+
+	"agentlightning/adapter"
+	"agentlightning/algorithm"
+	"agentlightning/learner"
+	"agentlightning/rl"
+)
+
+// counts say what became of the model calls of a step.
+type counts struct {
+	calls        int // recorded
+	problems     int // left out: flagged, or without ids
+	noLogprobs   int // sequences left out for want of log-probabilities
+	mismatches   int // calls whose prompt does not continue what was said before
+	rows, tokens int // sequences trained on; tokens sampled in all calls
+}
+
+func (c counts) add(to map[string]float64) {
+	to["calls"] = float64(c.calls)
+	to["calls_left_out"] = float64(c.problems)
+	to["rows_without_logprobs"] = float64(c.noLogprobs)
+	to["prefix_mismatches"] = float64(c.mismatches)
+	to["rows"] = float64(c.rows)
+	to["sampled_tokens"] = float64(c.tokens)
+}
+
+// makeRows turns the calls of the rollouts that have an advantage into rows.
+// The order of the rows is that of the outcomes.
+func makeRows(outcomes []algorithm.Outcome, advantages []rl.Advantage, rolloutMean bool) ([]learner.Row, counts, error) {
+	var rows []learner.Row
+	var owners []string // the rollout of each row
+	var n counts
+	for i, o := range outcomes {
+		calls, err := adapter.Calls(o.Spans)
+		if err != nil {
+			return nil, n, fmt.Errorf("calls of rollout %s: %w", o.Rollout.RolloutID, err)
+		}
+		var turns []rl.Turn
+		for _, call := range calls {
+			n.calls++
+			n.tokens += len(call.ResponseIDs)
+			if !call.Usable() {
+				n.problems++
+				continue
+			}
+			turns = append(turns, rl.Turn{Prompt: call.PromptIDs, Response: call.ResponseIDs, Logprobs: call.Logprobs})
+		}
+		if !advantages[i].Used {
+			continue
+		}
+		sequences, findings := rl.Merge(turns, rl.MergeConfig{})
+		for _, f := range findings {
+			if f.Reason == rl.PrefixMismatch {
+				n.mismatches++
+			}
+		}
+		for _, s := range sequences {
+			if s.Logprobs == nil {
+				n.noLogprobs++
+				continue
+			}
+			rows = append(rows, learner.Row{
+				IDs: s.IDs, Mask: s.Mask, Logprobs: s.Logprobs,
+				Advantages: spread(s.Mask, advantages[i].Value),
+			})
+			owners = append(owners, o.Rollout.RolloutID)
+		}
+	}
+	n.rows = len(rows)
+	if rolloutMean {
+		return rows, n, weigh(rows, owners)
+	}
+	return rows, n, nil
+}
+
+// weigh turns the masks into weights, so that the tokens of each rollout weigh
+// as much together as those of any other.
+func weigh(rows []learner.Row, owners []string) error {
+	masks := make([][]float32, len(rows))
+	for i := range rows {
+		masks[i] = rows[i].Mask
+	}
+	weights, err := rl.RolloutWeights(owners, masks)
+	if err != nil {
+		return err
+	}
+	for i := range rows {
+		for j := range rows[i].Mask {
+			rows[i].Mask[j] *= float32(weights[i])
+		}
+	}
+	return nil
+}
+
+// spread puts an advantage on every sampled token.
+func spread(mask []float32, advantage float64) []float32 {
+	out := make([]float32, len(mask))
+	for i, m := range mask {
+		if m != 0 {
+			out[i] = float32(advantage)
+		}
+	}
+	return out
+}
