@@ -1,0 +1,221 @@
+package cli_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	agl "agentlightning"
+	"agentlightning/internal/cli"
+	"agentlightning/store"
+	"agentlightning/storehttp"
+)
+
+// syncBuffer is a buffer that a command writes while the test reads.
+type syncBuffer struct {
+	mu sync.Mutex
+	b  bytes.Buffer
+}
+
+func (s *syncBuffer) Write(p []byte) (int, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.Write(p)
+}
+
+func (s *syncBuffer) String() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.b.String()
+}
+
+// agl runs one command line to its end.
+func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
+	t.Helper()
+	var out, errs syncBuffer
+	status = cli.Run(t.Context(), args, &out, &errs)
+	return status, out.String(), errs.String()
+}
+
+// serve runs a server until the test ends and returns its address.
+func serve(t *testing.T, args ...string) string {
+	t.Helper()
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var out, errs syncBuffer
+	done := make(chan int, 1)
+	go func() { done <- cli.Run(ctx, append([]string{"serve", "--port", "0"}, args...), &out, &errs) }()
+	t.Cleanup(func() {
+		stop()
+		if status := <-done; status != 0 {
+			t.Errorf("serve ended with %d: %s", status, errs.String())
+		}
+	})
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 2000 {
+		if _, rest, ok := strings.Cut(out.String(), "http://"); ok {
+			address, _, _ := strings.Cut(rest, ",")
+			return "http://" + address
+		}
+		select {
+		case status := <-done:
+			done <- status
+			t.Fatalf("serve ended with %d: %s", status, errs.String())
+		case <-tick.C:
+		}
+	}
+	t.Fatal("the server did not say where it is")
+	return ""
+}
+
+func TestMistakesAreOneLineThatSaysWhatToDo(t *testing.T) {
+	t.Setenv("AGL_SERVER", "http://127.0.0.1:1")
+	dir := t.TempDir()
+	broken := filepath.Join(dir, "broken.db")
+	if err := os.WriteFile(broken, bytes.Repeat([]byte("no database "), 1000), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	settings := filepath.Join(dir, "agl.yaml")
+	if err := os.WriteFile(settings, []byte("prot: 1\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	tests := []struct {
+		name, want string
+		status     int
+		args       []string
+	}{
+		{"command", "see 'agl --help'", 2, []string{"sevre"}},
+		{"flag", "unknown flag: --prot; see 'agl serve --help'", 2, []string{"serve", "--prot", "1"}},
+		{"argument", `unexpected argument "now"`, 2, []string{"serve", "now"}},
+		{"host", "pass --insecure", 2, []string{"serve", "--host", "0.0.0.0"}},
+		{"database kind", "must be sqlite:PATH or memory:", 2, []string{"serve", "--db", "x.db"}},
+		{"database path", "the path is missing", 2, []string{"serve", "--db", "sqlite:"}},
+		{"postgres", "not supported yet", 2, []string{"serve", "--db", "postgres://x"}},
+		{"mongo", "use --db sqlite:PATH", 2, []string{"store", "--backend", "mongo"}},
+		{"not a database", "not an SQLite database", 1, []string{"serve", "--db", "sqlite:" + broken}},
+		{"sync", "must be full or normal", 2, []string{"serve", "--sync", "no", "--db", "sqlite:" + dir + "/x.db"}},
+		{"model", "must be NAME=BASE_URL", 2, []string{"serve", "--model", "x", "--db", "memory:"}},
+		{"log level", "must be debug, info, warning or error", 2, []string{"serve", "--log-level", "x"}},
+		{"settings", `"prot" is not a setting`, 1, []string{"serve", "--config", settings}},
+		{"tracker", "must be prometheus or console", 2, []string{"store", "--tracker", "x"}},
+		{"no server", "connection refused", 1, []string{"rollouts", "ls"}},
+		{"status", "must be one of", 2, []string{"rollouts", "ls", "--status", "done"}},
+		{"no id", "give one rollout id", 2, []string{"rollouts", "show"}},
+	}
+	for _, tt := range tests {
+		status, _, stderr := run(t, tt.args...)
+		if status != tt.status || !strings.Contains(stderr, tt.want) || strings.Count(stderr, "\n") != 1 || !strings.HasPrefix(stderr, "agl: ") {
+			t.Errorf("%s: agl %v = %d, %q, want %d and one line with %q", tt.name, tt.args, status, stderr, tt.status, tt.want)
+		}
+	}
+}
+
+func TestSettingsSayWhereTheyCameFrom(t *testing.T) {
+	settings := filepath.Join(t.TempDir(), "agl.yaml")
+	if err := os.WriteFile(settings, []byte("port: 1\nsync: normal\nhost: ::1\nmodel: [a=http://x/v1, b=http://y/v1]\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("AGL_HOST", "localhost")
+	t.Setenv("AGL_AUTH_TOKEN", "secret")
+	status, out, stderr := run(t, "serve", "--print-config", "--config", settings, "--port", "2")
+	if status != 0 {
+		t.Fatalf("serve --print-config = %d, %s", status, stderr)
+	}
+	got := map[string]string{}
+	for line := range strings.Lines(out) {
+		f := strings.Fields(line)
+		got[f[0]] = strings.Join(f[1:], " ")
+	}
+	want := map[string]string{
+		"port": "2 flag", "host": "localhost AGL_HOST", "sync": "normal " + settings,
+		"model": "[a=http://x/v1,b=http://y/v1] " + settings, "db": "sqlite:agl.db default",
+		"auth-token": "(hidden) AGL_AUTH_TOKEN",
+	}
+	for name, text := range want {
+		if got[name] != text {
+			t.Errorf("%s = %q, want %q", name, got[name], text)
+		}
+	}
+	if strings.Contains(out, "secret") {
+		t.Error("the token is shown")
+	}
+}
+
+func TestRollouts(t *testing.T) {
+	t.Parallel()
+	url := serve(t, "--db", "sqlite:"+filepath.Join(t.TempDir(), "agl.db"))
+	client, err := storehttp.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	ctx := t.Context()
+	started, err := client.StartRollout(ctx, store.StartRequest{EnqueueRequest: store.EnqueueRequest{Input: []byte(`{"q":"6*7"}`), Mode: agl.ModeTrain}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	reward := agl.SpanCore{Name: "agentlightning.annotation", Status: agl.TraceStatus{StatusCode: agl.StatusOK}, Attributes: agl.Attributes{
+		{Key: "agentlightning.reward.0.name", Value: "primary"}, {Key: "agentlightning.reward.0.value", Value: 0.5}}}
+	if _, err := client.AddSpans(ctx, []agl.Span{reward.Span(started.RolloutID, started.Attempt.AttemptID, 1, 1)}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.UpdateAttempt(ctx, started.RolloutID, agl.LatestAttempt, store.AttemptUpdate{Status: store.To(agl.AttemptSucceeded)}); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := client.EnqueueRollouts(ctx, []store.EnqueueRequest{{Input: []byte(`"later"`)}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+
+	status, out, stderr := run(t, "rollouts", "ls", "--server", url, "--limit", "3")
+	if status != 0 || !strings.Contains(out, "queuing") || !strings.Contains(out, "3 of 4") {
+		t.Errorf("rollouts ls = %d, %s%s, want three of four", status, out, stderr)
+	}
+	status, out, stderr = run(t, "rollouts", "ls", "--server", url, "--status", "succeeded", "--json")
+	var row struct {
+		RolloutID string `json:"rollout_id"`
+	}
+	if err := json.Unmarshal([]byte(out), &row); status != 0 || err != nil || row.RolloutID != started.RolloutID {
+		t.Errorf("rollouts ls --json = %d, %s%s, want the rollout that succeeded", status, out, stderr)
+	}
+	status, out, stderr = run(t, "rollouts", "show", started.RolloutID, "--server", url)
+	for _, part := range []string{"succeeded", `{"q":"6*7"}`, "attempt 1", "reward 0.5", "reward    0.5"} {
+		if status != 0 || !strings.Contains(out, part) {
+			t.Errorf("rollouts show = %d, %s%s, want %q in it", status, out, stderr, part)
+		}
+	}
+	status, _, stderr = run(t, "rollouts", "show", "ro-none", "--server", url)
+	if status != 1 || !strings.Contains(stderr, "ro-none") {
+		t.Errorf("rollouts show ro-none = %d, %q, want 1 and the id", status, stderr)
+	}
+}
+
+func TestOneServerForADatabase(t *testing.T) {
+	t.Parallel()
+	path := "sqlite:" + filepath.Join(t.TempDir(), "agl.db")
+	serve(t, "--db", path)
+	status, _, stderr := run(t, "serve", "--port", "0", "--db", path)
+	if status != 1 || strings.Count(stderr, "\n") != 1 || !strings.Contains(stderr, "agl.db") {
+		t.Errorf("second server on one database = %d, %q, want 1 and one line that names it", status, stderr)
+	}
+}
+
+func TestVersionAndHelp(t *testing.T) {
+	t.Parallel()
+	if status, out, _ := run(t, "version"); status != 0 || !strings.HasPrefix(out, "agl 0.") {
+		t.Errorf("version = %d, %q", status, out)
+	}
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"store", "--help"}, {"rollouts", "ls", "--help"}, {"rollouts", "show", "--help"}, {"version", "--help"}} {
+		status, out, _ := run(t, args...)
+		if status != 0 || len(args) > 1 && !strings.Contains(out, "Examples:") {
+			t.Errorf("agl %v = %d, %s, want help with an example", args, status, out)
+		}
+	}
+}
