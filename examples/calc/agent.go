@@ -1,0 +1,172 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/openai/openai-go/v3/shared"
+
+	agl "agentlightning"
+	"agentlightning/agent"
+	"agentlightning/examples/calc/calculator"
+	"agentlightning/examples/calc/problem"
+	"agentlightning/semconv"
+)
+
+const (
+	// maxTurns is how often the model is asked; two calculations and an answer
+	// need three turns.
+	maxTurns = 4
+	// maxTurnTokens bounds one answer of the model; a call is some ten tokens.
+	maxTurnTokens = 24
+)
+
+// solver is the agent: it hands a word problem to a model, runs the calculator
+// when the model asks for it, and takes what the model says last as its answer.
+// Nothing in it knows that the model is being trained.
+type solver struct {
+	tools *calculator.Client
+	http  *http.Client
+	// retries is how often the client repeats a call that failed.
+	retries int
+}
+
+// agent wraps the solver for the runner: the task is a problem, the reward 1 for
+// the right number and 0 for everything else.
+func (s *solver) agent() agent.Agent {
+	return agent.New(func(ctx context.Context, p problem.Problem, c *agent.Call) (float64, error) {
+		llm, err := c.LLM("")
+		if err != nil {
+			return 0, err
+		}
+		how := sampling{Seed: seedOf(&c.Rollout.Rollout)}
+		if c.Training() {
+			how.Temperature = 1
+		}
+		talk, err := s.solve(ctx, llm, p.Question, how)
+		if err != nil {
+			return 0, err
+		}
+		return p.Score(talk.Answer), nil
+	}, agent.NeedLLM(""))
+}
+
+// seedOf reads the seed that the algorithm gave a rollout, 0 when it gave none.
+func seedOf(r *agl.Rollout) int64 {
+	seed, err := strconv.ParseInt(string(r.MetadataValue(semconv.MetadataSeed)), 10, 64)
+	if err != nil {
+		return 0
+	}
+	return seed
+}
+
+// sampling is how one attempt samples: turn t uses Seed+t.
+type sampling struct {
+	Temperature float64
+	Seed        int64
+}
+
+// transcript is what an agent and its model said to each other.
+type transcript struct {
+	Lines  []line `json:"lines"`
+	Answer string `json:"answer"`
+}
+
+type line struct {
+	Role string `json:"role"`
+	Text string `json:"text"`
+}
+
+// solve works on one question.
+func (s *solver) solve(ctx context.Context, llm agl.LLM, question string, how sampling) (transcript, error) {
+	key := "none"
+	if llm.APIKey != nil {
+		key = *llm.APIKey
+	}
+	client := openai.NewClient(option.WithBaseURL(llm.Endpoint), option.WithAPIKey(key), option.WithHTTPClient(s.http),
+		option.WithMaxRetries(s.retries))
+	talk := transcript{Lines: []line{{"user", question}}}
+	messages := []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)}
+	for turn := range maxTurns {
+		completion, err := client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
+			Model:               llm.Model,
+			Messages:            messages,
+			Tools:               []openai.ChatCompletionToolUnionParam{calculatorTool},
+			Temperature:         openai.Float(how.Temperature),
+			Seed:                openai.Int(how.Seed + int64(turn)),
+			MaxCompletionTokens: openai.Int(maxTurnTokens),
+		})
+		if outOfContext(err) {
+			return talk, nil // the model talked past its memory: it has no answer
+		}
+		if err != nil {
+			return talk, fmt.Errorf("turn %d: %w", turn+1, readable(err))
+		}
+		if len(completion.Choices) == 0 {
+			return talk, fmt.Errorf("turn %d: the model's answer has no choices", turn+1)
+		}
+		message := completion.Choices[0].Message
+		messages = append(messages, message.ToParam())
+		if len(message.ToolCalls) == 0 {
+			talk.Lines = append(talk.Lines, line{"assistant", message.Content})
+			talk.Answer = strings.TrimSpace(message.Content)
+			return talk, nil
+		}
+		for _, call := range message.ToolCalls {
+			result, shown, err := s.call(ctx, call)
+			if err != nil {
+				return talk, err
+			}
+			talk.Lines = append(talk.Lines, line{"assistant", shown}, line{"tool", result})
+			messages = append(messages, openai.ToolMessage(result, call.ID))
+		}
+	}
+	return talk, nil
+}
+
+// call runs one tool call. Mistakes of the model are results that it can read.
+func (s *solver) call(ctx context.Context, call openai.ChatCompletionMessageToolCallUnion) (result, shown string, err error) {
+	var arguments struct {
+		Expression string `json:"expression"`
+	}
+	if call.Function.Name != calculator.Name {
+		return "error: there is no tool " + strconv.Quote(call.Function.Name), call.Function.Name + "(…)", nil
+	}
+	if err := json.Unmarshal([]byte(call.Function.Arguments), &arguments); err != nil {
+		return "error: the arguments are not JSON", call.Function.Name + "(" + call.Function.Arguments + ")", nil
+	}
+	result, err = s.tools.Evaluate(ctx, arguments.Expression)
+	return result, calculator.Name + "(" + arguments.Expression + ")", err
+}
+
+// readable makes an error of the API say what the server said.
+func readable(err error) error {
+	var refused *openai.Error
+	if errors.As(err, &refused) && refused.Message != "" {
+		return fmt.Errorf("%s: %w", refused.Message, err)
+	}
+	return err
+}
+
+// outOfContext tells whether a model refused a prompt for its length.
+func outOfContext(err error) bool {
+	var refused *openai.Error
+	return errors.As(err, &refused) && refused.StatusCode == http.StatusBadRequest && refused.Code == "context_length_exceeded"
+}
+
+var calculatorTool = openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
+	Name:        calculator.Name,
+	Description: openai.String(calculator.Description),
+	Parameters: shared.FunctionParameters{
+		"type":       "object",
+		"properties": map[string]any{"expression": map[string]any{"type": "string"}},
+		"required":   []string{"expression"},
+	},
+})

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	agl "agentlightning"
+	"agentlightning/algorithm"
+	"agentlightning/examples/calc/problem"
+	"agentlightning/store"
+)
+
+// wantedSamples is how many conversations are shown at the end.
+const wantedSamples = 3
+
+// evaluate lets agents work on problems, one rollout each, sampled greedily.
+func evaluate(ctx context.Context, env algorithm.Env, how plan, runID, when string, problems []problem.Problem) ([]algorithm.Outcome, error) {
+	list, err := algorithm.Tasks(problems)
+	if err != nil {
+		return nil, err
+	}
+	config := how.limits()
+	metadata, err := json.Marshal(map[string]string{"agl.run_id": runID, "calc.when": when})
+	if err != nil {
+		return nil, err
+	}
+	requests := make([]store.EnqueueRequest, len(list))
+	for i, task := range list {
+		requests[i] = store.EnqueueRequest{Input: task, Mode: agl.ModeTest, Config: &config, Metadata: metadata}
+	}
+	ids, err := algorithm.Ask(ctx, env.Store, requests)
+	if err != nil {
+		return nil, err
+	}
+	return algorithm.Collect(ctx, env.Store, ids, algorithm.Collecting{})
+}
+
+// accuracy is the share of right answers among the rollouts that were rewarded;
+// those that failed say nothing about the model.
+func accuracy(outcomes []algorithm.Outcome) (float64, error) {
+	right, n := algorithm.MeanReward(outcomes)
+	if n == 0 {
+		return 0, fmt.Errorf("none of %d rollouts was rewarded: %s", len(outcomes), outcomes[0].Failure)
+	}
+	return right, nil
+}
+
+// figures reads the outcome of the test; problems and outcomes correspond.
+func figures(problems []problem.Problem, outcomes []algorithm.Outcome) (*testFigures, error) {
+	var parts [2][]algorithm.Outcome
+	f := &testFigures{Talks: map[string]talk{}, Rollouts: len(outcomes)}
+	for i, p := range problems {
+		part := 0
+		if p.Unseen {
+			part = 1
+		}
+		parts[part] = append(parts[part], outcomes[i])
+		if outcomes[i].Reward == nil {
+			f.Failed++
+		} else {
+			f.Talks[p.ID] = talk{Right: *outcomes[i].Reward == 1, Lines: conversation(outcomes[i].Spans)}
+		}
+	}
+	for i, share := range []*float64{&f.Seen, &f.Unseen} {
+		if len(parts[i]) == 0 {
+			continue // people's own problems need not have both
+		}
+		var err error
+		if *share, err = accuracy(parts[i]); err != nil {
+			return nil, err
+		}
+	}
+	return f, nil
+}
+
+// conclude fills the report from what the store knows, so that it is whole
+// after an interruption, too.
+func (e *experiment) conclude(ctx context.Context, env algorithm.Env, p progress, after *testFigures) error {
+	r := &e.figures
+	r.Seed, r.ShuffleRewards = e.seed, e.shuffle
+	r.TestSeenBefore, r.TestBefore = p.Before.Seen, p.Before.Unseen
+	r.TestSeen, r.Test = after.Seen, after.Unseen
+	for _, f := range []*testFigures{p.Before, after} {
+		r.Rollouts += f.Rollouts
+		r.FailedRollouts += f.Failed
+		r.Seconds += f.Seconds
+	}
+	e.samples = chooseSamples(e.data.Test, p.Before.Talks, after.Talks)
+	warmup, err := env.Store.StepMetrics(ctx, p.Warmup, -1)
+	if err != nil {
+		return fmt.Errorf("metrics of the warm-up: %w", err)
+	}
+	for _, m := range warmup {
+		r.Seconds += m.Values["seconds"]
+	}
+	return e.fillCurve(ctx, env, p.Training)
+}
+
+// chooseSamples takes a conversation of each of some kinds of problems: those
+// that became right, if there are any.
+func chooseSamples(problems []problem.Problem, before, after map[string]talk) []sample {
+	var out []sample
+	shown := map[problem.Kind]bool{}
+	for _, improvedOnly := range []bool{true, false} {
+		for _, p := range problems {
+			b, a := before[p.ID], after[p.ID]
+			if len(out) == wantedSamples || shown[p.Kind] || improvedOnly && (b.Right || !a.Right) {
+				continue
+			}
+			shown[p.Kind] = true
+			out = append(out, sample{Question: p.Question, Answer: fmt.Sprint(p.Answer), Before: b.Lines, After: a.Lines})
+		}
+	}
+	return out
+}
+
+// fillCurve reads the curve from the metrics of the training.
+func (e *experiment) fillCurve(ctx context.Context, env algorithm.Env, runID string) error {
+	metrics, err := env.Store.StepMetrics(ctx, runID, -1)
+	if err != nil {
+		return fmt.Errorf("curve: %w", err)
+	}
+	tokens, seconds := 0.0, 0.0
+	for _, m := range metrics {
+		pt := point{Step: m.Step}
+		if v, ok := m.Values["reward"]; ok {
+			pt.Reward = &v
+		}
+		if v, ok := m.Values["accuracy"]; ok {
+			pt.Accuracy = &v
+			if m.Step == 0 {
+				e.figures.Before = v
+			}
+			e.figures.After = v
+		}
+		r := &e.figures
+		r.Steps = m.Step
+		r.Rollouts += int(m.Values["rollouts"])
+		r.FailedRollouts += int(m.Values["rollouts_failed"])
+		r.Seconds += m.Values["seconds"]
+		tokens += m.Values["sampled_tokens"]
+		seconds += m.Values["seconds_rollouts"]
+		e.figures.Curve = append(e.figures.Curve, pt)
+	}
+	if seconds > 0 {
+		e.figures.TokensPerSecond = tokens / seconds
+	}
+	return nil
+}
