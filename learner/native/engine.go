@@ -64,16 +64,14 @@ func (e *engine) stop() {
 
 func (e *engine) loop() {
 	defer close(e.done)
-	for {
+	// It looks before it waits: when all active sequences end in one round, those
+	// that had no slot yet are still waiting and nobody will poke for them.
+	for !e.admit() {
 		if len(e.active) == 0 {
 			<-e.wake
+			continue
 		}
-		if e.admit() {
-			break
-		}
-		if len(e.active) > 0 {
-			e.round()
-		}
+		e.round()
 	}
 	for _, s := range e.active {
 		e.finish(s, ErrClosed)

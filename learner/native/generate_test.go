@@ -194,3 +194,19 @@ func TestSamplingDistribution(t *testing.T) {
 		}
 	}
 }
+
+// Of more requests than slots, those that wait are served also when all others
+// end in the same round.
+func TestMoreRequestsThanSlots(t *testing.T) {
+	t.Parallel()
+	m := smallModel(t, Config{Seed: 1, Slots: 2})
+	var wg sync.WaitGroup
+	for i := range 200 {
+		wg.Go(func() {
+			if _, err := m.Generate(t.Context(), Request{Prompt: []int32{'a'}, MaxTokens: 1, Seed: int64(i + 1)}); err != nil {
+				t.Errorf("Generate: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+}
