@@ -13,7 +13,8 @@ import (
 	"agentlightning/semconv"
 )
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }
 
 // attrs makes attributes of keys and values in turn.
 func attrs(kv ...any) agl.Attributes {
@@ -29,8 +30,10 @@ func call(seq int64, kv ...any) agl.Span {
 }
 
 func reward(seq int64, value float64) agl.Span {
-	return agl.Span{SpanID: "r", SequenceID: seq, Name: semconv.SpanAnnotation,
-		Attributes: attrs("agentlightning.reward.0.name", "primary", "agentlightning.reward.0.value", value)}
+	return agl.Span{
+		SpanID: "r", SequenceID: seq, Name: semconv.SpanAnnotation,
+		Attributes: attrs("agentlightning.reward.0.name", "primary", "agentlightning.reward.0.value", value),
+	}
 }
 
 var ids = []any{semconv.PromptTokenIDs, []int64{1, 2}, semconv.ResponseTokenIDs, []int64{3}}
@@ -50,26 +53,36 @@ func TestCalls(t *testing.T) {
 		span agl.Span
 		want []adapter.Call
 	}{
-		{"everything", call(1, with(semconv.ResponseLogprobs, []float64{-0.5}, semconv.GenAIResponseID, "id", semconv.GenAIRequestModel, "m",
-			semconv.CallVersion, int64(4), "gen_ai.completion.0.finish_reason", "stop")...),
+		{
+			"everything", call(1, with(semconv.ResponseLogprobs, []float64{-0.5}, semconv.GenAIResponseID, "id", semconv.GenAIRequestModel, "m",
+				semconv.CallVersion, int64(4), "gen_ai.completion.0.finish_reason", "stop")...),
 			but(func(c *adapter.Call) {
 				c.Logprobs, c.ResponseID, c.Model, c.Version, c.FinishReason = []float32{-0.5}, "id", "m", 4, "stop"
-			})},
-		{"logprobs as the engine wrote them", call(1, with(semconv.LogprobsContent, `[{"token":"x","logprob":-1.5,"top_logprobs":[]}]`)...),
-			but(func(c *adapter.Call) { c.Logprobs = []float32{-1.5} })},
+			}),
+		},
+		{
+			"logprobs as the engine wrote them", call(1, with(semconv.LogprobsContent, `[{"token":"x","logprob":-1.5,"top_logprobs":[]}]`)...),
+			but(func(c *adapter.Call) { c.Logprobs = []float32{-1.5} }),
+		},
 		{"logprobs of another number", call(1, with(semconv.ResponseLogprobs, []float64{-1, -2})...), but(func(*adapter.Call) {})},
 		{"logprobs that are no JSON", call(1, with(semconv.LogprobsContent, "[")...), but(func(*adapter.Call) {})},
-		{"a problem", call(1, with(semconv.CallProblem, semconv.ProblemTruncated, semconv.CallMessage, "cut")...),
-			but(func(c *adapter.Call) { c.Problem, c.Detail = "truncated", "cut" })},
+		{
+			"a problem", call(1, with(semconv.CallProblem, semconv.ProblemTruncated, semconv.CallMessage, "cut")...),
+			but(func(c *adapter.Call) { c.Problem, c.Detail = "truncated", "cut" }),
+		},
 		{"no ids", call(1), []adapter.Call{{SpanID: "s", SequenceID: 1, PromptIDs: []int32{}, ResponseIDs: []int32{}, Problem: "token_ids_missing", Detail: "the span has no token ids"}}},
-		{"an empty answer", call(1, semconv.PromptTokenIDs, []int64{1, 2}, semconv.ResponseTokenIDs, []int64{}),
+		{
+			"an empty answer", call(1, semconv.PromptTokenIDs, []int64{1, 2}, semconv.ResponseTokenIDs, []int64{}),
 			but(func(c *adapter.Call) {
 				c.ResponseIDs, c.Problem, c.Detail = []int32{}, "token_ids_incomplete", "the span has no token ids of the answer"
-			})},
-		{"an id out of range", call(1, semconv.PromptTokenIDs, []int64{1, 2}, semconv.ResponseTokenIDs, []int64{math.MaxInt32 + 1}),
+			}),
+		},
+		{
+			"an id out of range", call(1, semconv.PromptTokenIDs, []int64{1, 2}, semconv.ResponseTokenIDs, []int64{math.MaxInt32 + 1}),
 			but(func(c *adapter.Call) {
 				c.ResponseIDs, c.Problem, c.Detail = nil, "token_ids_incomplete", "a token id is not between 0 and 2147483647"
-			})},
+			}),
+		},
 		{"another span", agl.Span{Name: "tool", Attributes: attrs(ids...)}, nil},
 	}
 	for _, tt := range tests {
@@ -108,7 +121,7 @@ func TestCallsAfterJSON(t *testing.T) {
 func TestFailedCallIsFlagged(t *testing.T) {
 	t.Parallel()
 	s := call(1, ids...)
-	s.Status = agl.TraceStatus{StatusCode: agl.StatusError, Description: ptr("boom")}
+	s.Status = agl.TraceStatus{StatusCode: agl.StatusError, Description: new("boom")}
 	got, err := adapter.Calls([]agl.Span{s})
 	if err != nil || len(got) != 1 || got[0].Problem != semconv.ProblemUpstreamError || got[0].Detail != "boom" {
 		t.Errorf("calls are %+v (%v)", got, err)
@@ -159,11 +172,11 @@ func TestRewardsOfCalls(t *testing.T) {
 		final *float64
 	}{
 		{"none", []agl.Span{call(1)}, []*float64{nil}, nil},
-		{"one at the end", []agl.Span{call(1), call(2), reward(3, 1)}, []*float64{nil, ptr(1.0)}, ptr(1.0)},
-		{"one each", []agl.Span{call(1), reward(2, 0.5), call(3), reward(4, 0)}, []*float64{ptr(0.5), ptr(0.0)}, ptr(0.0)},
-		{"late ones go back", []agl.Span{call(1), call(2), reward(3, 1), reward(4, 2)}, []*float64{ptr(2.0), ptr(1.0)}, ptr(2.0)},
-		{"in any order", []agl.Span{reward(2, 1), reward(4, 3), call(3), call(1)}, []*float64{ptr(1.0), ptr(3.0)}, ptr(3.0)},
-		{"before every call", []agl.Span{reward(1, 1), call(2)}, []*float64{nil}, ptr(1.0)},
+		{"one at the end", []agl.Span{call(1), call(2), reward(3, 1)}, []*float64{nil, new(1.0)}, new(1.0)},
+		{"one each", []agl.Span{call(1), reward(2, 0.5), call(3), reward(4, 0)}, []*float64{new(0.5), new(0.0)}, new(0.0)},
+		{"late ones go back", []agl.Span{call(1), call(2), reward(3, 1), reward(4, 2)}, []*float64{new(2.0), new(1.0)}, new(2.0)},
+		{"in any order", []agl.Span{reward(2, 1), reward(4, 3), call(3), call(1)}, []*float64{new(1.0), new(3.0)}, new(3.0)},
+		{"before every call", []agl.Span{reward(1, 1), call(2)}, []*float64{nil}, new(1.0)},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

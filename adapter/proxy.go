@@ -92,21 +92,21 @@ const (
 func proxyTokenIDs(s *agl.Span) (prompt, response []int64) {
 	switch s.Name {
 	case spanRawRequest:
-		prompt, _ = literalInts(literal(s, rawPrefix+"prompt_token_ids"))
+		prompt = literalInts(literal(s, rawPrefix+"prompt_token_ids"))
 		if list, ok := literal(s, rawPrefix+"response_token_ids").(pyList); ok && len(list) > 0 {
-			response, _ = literalInts(list[0])
+			response = literalInts(list[0])
 		}
 		if len(response) == 0 {
 			if choices, ok := literal(s, rawPrefix+"choices").(pyList); ok && len(choices) > 0 {
 				if first, ok := choices[0].(pyDict); ok {
 					ids, _ := first.get("token_ids")
-					response, _ = literalInts(ids)
+					response = literalInts(ids)
 				}
 			}
 		}
 	case spanRequest:
-		prompt, _ = literalInts(literal(s, semconv.PromptTokenIDs))
-		response, _ = literalInts(literal(s, semconv.ResponseTokenIDs))
+		prompt = literalInts(literal(s, semconv.PromptTokenIDs))
+		response = literalInts(literal(s, semconv.ResponseTokenIDs))
 	}
 	return prompt, response
 }
@@ -144,11 +144,12 @@ func literal(s *agl.Span, key string) any {
 	return v
 }
 
-// literalInts reads a list of integers; to Python, True and False are some.
-func literalInts(v any) ([]int64, bool) {
+// literalInts reads a list of integers, nil when it is none; to Python, True and
+// False are integers.
+func literalInts(v any) []int64 {
 	list, ok := v.(pyList)
 	if !ok {
-		return nil, false
+		return nil
 	}
 	out := make([]int64, len(list))
 	for i, e := range list {
@@ -160,8 +161,8 @@ func literalInts(v any) ([]int64, bool) {
 				out[i] = 1
 			}
 		default:
-			return nil, false
+			return nil
 		}
 	}
-	return out, true
+	return out
 }

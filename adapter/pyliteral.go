@@ -3,6 +3,7 @@ package adapter
 import (
 	"errors"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -19,9 +20,9 @@ type (
 )
 
 func (d pyDict) get(key string) (any, bool) {
-	for i := len(d) - 1; i >= 0; i-- { // the last of several holds
-		if k, ok := d[i].key.(string); ok && k == key {
-			return d[i].value, true
+	for _, v := range slices.Backward(d) { // the last of several holds
+		if k, ok := v.key.(string); ok && k == key {
+			return v.value, true
 		}
 	}
 	return nil, false
@@ -225,12 +226,12 @@ func (p *literalParser) str() (any, error) {
 	for p.at < len(p.src) {
 		c := p.src[p.at]
 		p.at++
-		switch {
-		case c == quote:
+		switch c {
+		case quote:
 			return out.String(), nil
-		case c == '\n':
+		case '\n':
 			return nil, errLiteral
-		case c == '\\':
+		case '\\':
 			if err := p.escape(&out); err != nil {
 				return nil, err
 			}

@@ -14,11 +14,29 @@ func TestParseLiteral(t *testing.T) {
 		text string
 		want any
 	}{
-		{"None", nil}, {"True", true}, {" False ", false}, {"0", int64(0)}, {"-5", int64(-5)}, {"+7", int64(7)}, {"1_000", int64(1000)},
-		{"1.5", 1.5}, {"1e-05", 1e-05}, {"-.5", -0.5}, {"5.", 5.0}, {"-123456789012345678901234567890", huge},
-		{"[]", pyList{}}, {"[1, 2,]", pyList{int64(1), int64(2)}}, {"()", pyList{}}, {"(1,)", pyList{int64(1)}}, {"(1)", int64(1)},
-		{`'a\'b"\n\x41\u00e9\U0001f44b\101\q'`, "a'b\"\nAé👋A\\q"}, {`"it's"`, "it's"}, {"'é👋'", "é👋"},
-		{"{'a': None, \"b\": [True]}", pyDict{{"a", nil}, {"b", pyList{true}}}}, {"{}", pyDict{}}, {"{1, 2}", pySet{int64(1), int64(2)}},
+		{"None", nil},
+		{"True", true},
+		{" False ", false},
+		{"0", int64(0)},
+		{"-5", int64(-5)},
+		{"+7", int64(7)},
+		{"1_000", int64(1000)},
+		{"1.5", 1.5},
+		{"1e-05", 1e-05},
+		{"-.5", -0.5},
+		{"5.", 5.0},
+		{"-123456789012345678901234567890", huge},
+		{"[]", pyList{}},
+		{"[1, 2,]", pyList{int64(1), int64(2)}},
+		{"()", pyList{}},
+		{"(1,)", pyList{int64(1)}},
+		{"(1)", int64(1)},
+		{`'a\'b"\n\x41\u00e9\U0001f44b\101\q'`, "a'b\"\nAé👋A\\q"},
+		{`"it's"`, "it's"},
+		{"'é👋'", "é👋"},
+		{"{'a': None, \"b\": [True]}", pyDict{{"a", nil}, {"b", pyList{true}}}},
+		{"{}", pyDict{}},
+		{"{1, 2}", pySet{int64(1), int64(2)}},
 	}
 	for _, tt := range tests {
 		got, err := parseLiteral(tt.text)

@@ -204,8 +204,10 @@ func responseID(s *agl.Span) (string, bool) {
 // Where the token ids of a call are looked for, first match first.
 var (
 	promptKeys   = []string{semconv.PromptTokenIDs, semconv.OperationOutput + ".prompt_token_ids"}
-	responseKeys = []string{semconv.ResponseTokenIDs, semconv.OperationOutput + ".response_token_ids.0",
-		semconv.OperationOutput + ".choices.0.token_ids", semconv.OperationOutput + ".choices.0.provider_specific_fields.token_ids"}
+	responseKeys = []string{
+		semconv.ResponseTokenIDs, semconv.OperationOutput + ".response_token_ids.0",
+		semconv.OperationOutput + ".choices.0.token_ids", semconv.OperationOutput + ".choices.0.provider_specific_fields.token_ids",
+	}
 )
 
 // tokenIDs returns the first list of integers and its length, as JSON. To

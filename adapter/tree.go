@@ -98,8 +98,10 @@ func (b *builder) build(id string) (*tree, error) {
 // bridge makes the span of a parent that was never recorded from its kids.
 func (t *tree) bridge() error {
 	first := t.kids[0].span
-	s := &agl.Span{RolloutID: first.RolloutID, AttemptID: first.AttemptID, TraceID: first.TraceID,
-		SpanID: t.id, Name: semconv.SpanVirtual}
+	s := &agl.Span{
+		RolloutID: first.RolloutID, AttemptID: first.AttemptID, TraceID: first.TraceID,
+		SpanID: t.id, Name: semconv.SpanVirtual,
+	}
 	for _, k := range t.kids {
 		if k.span.StartTime == nil || k.span.EndTime == nil {
 			return errNoTime

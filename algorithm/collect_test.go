@@ -95,7 +95,8 @@ func TestCollect(t *testing.T) {
 		if f := outcomes[3].Failure; !strings.Contains(f, "ended as failed") {
 			t.Errorf("outcome 3: %q", f)
 		}
-		if fmt.Sprint(progress) != "[14 34 44]" {
+		// Two that finish one right after the other may be seen together or not.
+		if got := fmt.Sprint(progress); got != "[14 34 44]" && got != "[14 24 34 44]" {
 			t.Errorf("progress %v, want 1, 3 and 4 of 4", progress)
 		}
 		if mean, n := algorithm.MeanReward(outcomes); mean != half || n != 1 {

@@ -21,7 +21,7 @@ var files embed.FS
 func Handler() http.Handler {
 	root, err := fs.Sub(files, "dist")
 	if err != nil {
-		panic(err) // the folder is embedded above
+		panic(err) //nolint:forbidigo // the folder is embedded above
 	}
 	server := http.FileServerFS(root)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

@@ -7,7 +7,8 @@ import (
 	"agentlightning/rl"
 )
 
-func reward(v float64) *float64 { return &v }
+//go:fix inline
+func reward(v float64) *float64 { return new(v) }
 
 func group(name string, rewards ...*float64) []rl.Member {
 	var out []rl.Member
@@ -19,7 +20,7 @@ func group(name string, rewards ...*float64) []rl.Member {
 
 func TestGroupAdvantagesUnusableMembers(t *testing.T) {
 	t.Parallel()
-	nan, inf := reward(math.NaN()), reward(math.Inf(1))
+	nan, inf := new(math.NaN()), new(math.Inf(1))
 	s := math.Sqrt(1.0 / 3) // standard deviation of 1, 1, 0 and of 1, 0, 0
 	tests := []struct {
 		name    string
@@ -62,7 +63,7 @@ func TestGroupAdvantagesUnusableMembers(t *testing.T) {
 		},
 		{
 			name:    "constant groups kept",
-			members: group("a", reward(.3), reward(.3)),
+			members: group("a", new(.3), new(.3)),
 			config:  rl.AdvantageConfig{KeepConstant: true},
 			want:    []float64{0, 0},
 			stats:   rl.AdvantageStats{Groups: 1, GroupsConstant: 1, Members: 2, RewardMean: .3},

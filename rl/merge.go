@@ -49,13 +49,13 @@ func (s Sequence) Sampled() int { return sampled(s.Mask) }
 type Reason string
 
 const (
-	// PrefixMismatch: the prompt does not begin with what was said before.
+	// PrefixMismatch says that the prompt does not begin with what was said before.
 	PrefixMismatch Reason = "prefix_mismatch"
-	// NoPrompt: the turn has no prompt ids and is left out.
+	// NoPrompt says that the turn has no prompt ids and is left out.
 	NoPrompt Reason = "no_prompt_ids"
-	// NoResponse: the turn has no response ids and is left out.
+	// NoResponse says that the turn has no response ids and is left out.
 	NoResponse Reason = "no_response_ids"
-	// NoLogprobs: log-probabilities are missing, not finite or differ in number
+	// NoLogprobs says that log-probabilities are missing, not finite or differ in number
 	// from the response ids. The turn is kept, its sequence loses Logprobs.
 	NoLogprobs Reason = "no_logprobs"
 )

@@ -5,9 +5,9 @@ import (
 	"slices"
 	"testing"
 
-	"agentlightning/rl"
-
 	"github.com/google/go-cmp/cmp"
+
+	"agentlightning/rl"
 )
 
 func turn(prompt, response []int32) rl.Turn {

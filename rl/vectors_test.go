@@ -8,9 +8,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentlightning/rl"
-
 	"github.com/google/go-cmp/cmp"
+
+	"agentlightning/rl"
 )
 
 // load reads the cases of one recorded file. All numbers in it were produced by

@@ -33,8 +33,10 @@ func Example() {
 		fmt.Println(err)
 		return
 	}
-	err = trainer.Fit(context.Background(), trainer.Config{Agent: broken, Algorithm: train, Store: st,
-		Concurrency: 8, Logger: slog.New(slog.DiscardHandler)}, tasks, []json.RawMessage(nil))
+	err = trainer.Fit(context.Background(), trainer.Config{
+		Agent: broken, Algorithm: train, Store: st,
+		Concurrency: 8, Logger: slog.New(slog.DiscardHandler),
+	}, tasks, []json.RawMessage(nil))
 	fmt.Println(err)
 	// Output: algorithm: grpo: step 1 of 10: no rollout of the first step was rewarded: the tool is not installed
 }

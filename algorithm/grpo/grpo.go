@@ -14,6 +14,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"path/filepath"
 	"time"
@@ -173,9 +174,7 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 		if err != nil {
 			return fmt.Errorf("update: %w", err)
 		}
-		for name, value := range metrics {
-			s.Metrics[name] = value
-		}
+		maps.Copy(s.Metrics, metrics)
 	} else {
 		t.env.Logger.WarnContext(ctx, "step skipped: nothing to train on", "run_id", t.run.RunID, "step", number,
 			"groups", stats.Groups, "groups_constant", stats.GroupsConstant, "unrewarded", stats.Unrewarded)

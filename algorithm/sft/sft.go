@@ -8,6 +8,7 @@ package sft
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"path/filepath"
@@ -56,9 +57,9 @@ type Step struct {
 func (c Config) Validate() error {
 	switch {
 	case c.Learner == nil:
-		return fmt.Errorf("sft: Learner: must be set")
+		return errors.New("sft: Learner: must be set")
 	case c.Rows == nil:
-		return fmt.Errorf("sft: Rows: must be set")
+		return errors.New("sft: Rows: must be set")
 	case c.Steps < 1:
 		return fmt.Errorf("sft: Steps: %d: must be at least 1", c.Steps)
 	case !(c.LearningRate.Peak > 0):

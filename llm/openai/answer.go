@@ -1,6 +1,9 @@
 package openai
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Answer is what a chat completion says, whole or gathered from its chunks.
 type Answer struct {
@@ -62,7 +65,7 @@ func ParseAnswer(body []byte) (*Answer, error) {
 		return nil, fmt.Errorf("the answer is not a chat completion: %w", err)
 	}
 	if len(acc.choices) == 0 {
-		return nil, fmt.Errorf("the answer is not a chat completion: it has no choices")
+		return nil, errors.New("the answer is not a chat completion: it has no choices")
 	}
 	return acc.Answer(), nil
 }

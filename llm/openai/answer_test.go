@@ -2,6 +2,7 @@ package openai_test
 
 import (
 	"encoding/json"
+	"maps"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -9,7 +10,8 @@ import (
 	"agentlightning/llm/openai"
 )
 
-func ptr[T any](v T) *T { return &v }
+//go:fix inline
+func ptr[T any](v T) *T { return new(v) }
 
 func TestParseAnswer(t *testing.T) {
 	t.Parallel()
@@ -21,10 +23,12 @@ func TestParseAnswer(t *testing.T) {
 		 "logprobs":{"content":[{"token":"x","logprob":-0.5},{"token":"y","logprob":0}],"refusal":[]}}],
 		"prompt_token_ids":[],"usage":{"prompt_tokens":0,"completion_tokens":3,"total_tokens":3,"details":null},"unknown":{}}`
 	want := &openai.Answer{ID: "c", Model: "m", PromptTokenIDs: []int64{}, Usage: &openai.Usage{Prompt: 0, Completion: 3, Total: 3}, Choices: []openai.Choice{
-		{Index: 0, Role: "assistant", Refusal: "no", Reasoning: "hm", FinishReason: "tool_calls", TokenIDs: []int64{1, 2}, Logprobs: []float64{-0.5, 0},
+		{
+			Index: 0, Role: "assistant", Refusal: "no", Reasoning: "hm", FinishReason: "tool_calls", TokenIDs: []int64{1, 2}, Logprobs: []float64{-0.5, 0},
 			LogprobsContent: []byte(`[{"token":"x","logprob":-0.5},{"token":"y","logprob":0}]`), LogprobsRefusal: []byte(`[]`),
-			ToolCalls: []openai.ToolCall{{ID: "t", Type: "function", Name: "f", Arguments: `{"a": 1`}}},
-		{Index: 1, Role: "assistant", Content: ptr("Bé"), FinishReason: "length", TokenIDs: []int64{3}},
+			ToolCalls: []openai.ToolCall{{ID: "t", Type: "function", Name: "f", Arguments: `{"a": 1`}},
+		},
+		{Index: 1, Role: "assistant", Content: new("Bé"), FinishReason: "length", TokenIDs: []int64{3}},
 	}}
 	got, err := openai.ParseAnswer([]byte(body))
 	if err != nil {
@@ -37,8 +41,10 @@ func TestParseAnswer(t *testing.T) {
 
 func TestParseAnswerRefuses(t *testing.T) {
 	t.Parallel()
-	for _, body := range []string{``, `null`, `[]`, `{"choices":[]}`, `{"choices":{}}`, `{"choices":[1]}`, `{"choices":[{"index":-1}]}`,
-		`{"choices":[{"index":99999999}]}`, `{"choices":[{"message":[]}]}`, `{"choices":[{"message":{"tool_calls":[{"index":100000}]}}]}`, `{"choices":[{}]`} {
+	for _, body := range []string{
+		``, `null`, `[]`, `{"choices":[]}`, `{"choices":{}}`, `{"choices":[1]}`, `{"choices":[{"index":-1}]}`,
+		`{"choices":[{"index":99999999}]}`, `{"choices":[{"message":[]}]}`, `{"choices":[{"message":{"tool_calls":[{"index":100000}]}}]}`, `{"choices":[{}]`,
+	} {
 		if a, err := openai.ParseAnswer([]byte(body)); err == nil {
 			t.Errorf("ParseAnswer(%s) = %+v, want an error", body, a)
 		}
@@ -89,9 +95,7 @@ func chunksOf(a *openai.Answer, size int) [][]byte {
 	}
 	choice := func(index int, delta map[string]any, rest map[string]any) map[string]any {
 		c := map[string]any{"index": index, "delta": delta, "finish_reason": nil}
-		for k, v := range rest {
-			c[k] = v
-		}
+		maps.Copy(c, rest)
 		return map[string]any{"id": a.ID, "model": a.Model, "choices": []any{c}}
 	}
 	first := choice(0, map[string]any{"role": "assistant"}, nil)
@@ -143,9 +147,11 @@ func chunksOf(a *openai.Answer, size int) [][]byte {
 func TestAccumulator(t *testing.T) {
 	t.Parallel()
 	want := &openai.Answer{ID: "c", Model: "m", PromptTokenIDs: []int64{1, 2}, Usage: &openai.Usage{Prompt: 2, Completion: 5, Total: 7}, Choices: []openai.Choice{
-		{Index: 0, Role: "assistant", Content: ptr("Grüße 👋"), FinishReason: "stop", TokenIDs: []int64{5, 6, 7}, Logprobs: []float64{-1, -2, -0.5}},
-		{Index: 2, Role: "assistant", FinishReason: "tool_calls", TokenIDs: []int64{8, 9},
-			ToolCalls: []openai.ToolCall{{ID: "a", Type: "function", Name: "f", Arguments: `{"x":[1,2]}`}, {ID: "b", Type: "function", Name: "g"}}},
+		{Index: 0, Role: "assistant", Content: new("Grüße 👋"), FinishReason: "stop", TokenIDs: []int64{5, 6, 7}, Logprobs: []float64{-1, -2, -0.5}},
+		{
+			Index: 2, Role: "assistant", FinishReason: "tool_calls", TokenIDs: []int64{8, 9},
+			ToolCalls: []openai.ToolCall{{ID: "a", Type: "function", Name: "f", Arguments: `{"x":[1,2]}`}, {ID: "b", Type: "function", Name: "g"}},
+		},
 	}}
 	for size := 1; size < 6; size++ {
 		var acc openai.Accumulator

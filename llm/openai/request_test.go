@@ -27,8 +27,11 @@ func TestEdit(t *testing.T) {
 	}{
 		{"nothing", nil, `{"model":"m","messages":[ {"content":"\u00e9"} ],"n":1.0,"big":123456789012345678901234567890}`},
 		{"replace", []openai.Edit{{Key: "model", Value: openai.Text("a\"b")}}, `{"model":"a\"b","messages":[ {"content":"\u00e9"} ],"n":1.0,"big":123456789012345678901234567890}`},
-		{"add", []openai.Edit{{Key: "x", Value: []byte("true")}, {Key: "y", Value: []byte("1")}},
-			`{"model":"m","messages":[ {"content":"\u00e9"} ],"n":1.0,"big":123456789012345678901234567890,"x":true,"y":1}`},
+		{
+			"add",
+			[]openai.Edit{{Key: "x", Value: []byte("true")}, {Key: "y", Value: []byte("1")}},
+			`{"model":"m","messages":[ {"content":"\u00e9"} ],"n":1.0,"big":123456789012345678901234567890,"x":true,"y":1}`,
+		},
 		{"remove", []openai.Edit{{Key: "model"}, {Key: "messages"}, {Key: "none"}}, `{"n":1.0,"big":123456789012345678901234567890}`},
 	}
 	for _, tt := range tests {

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentlightning/examples/calc/problem"
-
 	"github.com/google/go-cmp/cmp"
+
+	"agentlightning/examples/calc/problem"
 )
 
 func TestWriteRead(t *testing.T) {
@@ -35,11 +35,11 @@ func TestWriteRead(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	const good = `{"id":"a","template":"t","kind":"order","question":"1 and 2?","answer":3,"steps":[{"left":1,"operator":"+","right":2}]}`
-	replace := func(old, new string) string {
+	replace := func(old, by string) string {
 		if !strings.Contains(good, old) {
 			t.Fatalf("no %s in the line", old)
 		}
-		return strings.Replace(good, old, new, 1)
+		return strings.Replace(good, old, by, 1)
 	}
 	tests := []struct {
 		name, text string

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"agentlightning/examples/calc/problem"
-
 	"github.com/google/go-cmp/cmp"
+
+	"agentlightning/examples/calc/problem"
 )
 
 func generate(t *testing.T, c problem.Config) problem.Dataset {
