@@ -225,6 +225,12 @@ func parseNumber(raw []byte) (any, error) {
 }
 
 func parseAttributeList(raw []byte, nulls bool) (any, error) {
+	if ints, floats, ok := jsonx.Numbers(raw); ok {
+		if floats != nil {
+			return floats, nil
+		}
+		return ints, nil
+	}
 	elements, err := jsonx.Elements(raw)
 	if err != nil {
 		return nil, err

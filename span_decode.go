@@ -1,7 +1,6 @@
 package agl
 
 import (
-	"encoding/json"
 	"fmt"
 	"math"
 
@@ -28,19 +27,19 @@ func (s *Span) UnmarshalJSON(data []byte) error {
 func (s *Span) setMember(m jsonx.Member) error {
 	switch m.Key {
 	case "rollout_id":
-		return json.Unmarshal(m.Value, &s.RolloutID)
+		return text(m.Value, &s.RolloutID)
 	case "attempt_id":
-		return json.Unmarshal(m.Value, &s.AttemptID)
+		return text(m.Value, &s.AttemptID)
 	case "sequence_id":
 		return lenient(m.Value, asInt, &s.SequenceID)
 	case "trace_id":
-		return json.Unmarshal(m.Value, &s.TraceID)
+		return text(m.Value, &s.TraceID)
 	case "span_id":
-		return json.Unmarshal(m.Value, &s.SpanID)
+		return text(m.Value, &s.SpanID)
 	case "parent_id":
-		return json.Unmarshal(m.Value, &s.ParentID)
+		return optionalText(m.Value, &s.ParentID)
 	case "name":
-		return json.Unmarshal(m.Value, &s.Name)
+		return text(m.Value, &s.Name)
 	case "status":
 		return s.Status.UnmarshalJSON(m.Value)
 	case "attributes":
@@ -65,6 +64,28 @@ func (s *Span) setMember(m jsonx.Member) error {
 
 // The helpers below read members without encoding/json, which does not know the
 // non-finite numbers that Python writes.
+
+// text reads a string; null leaves it alone, as it does in encoding/json.
+func text[T ~string](raw []byte, to *T) error {
+	if jsonx.KindOf(raw) == jsonx.Null {
+		return nil
+	}
+	s, err := jsonx.Text(raw)
+	if err != nil {
+		return fmt.Errorf("%s: want a string", clip(raw))
+	}
+	*to = T(s)
+	return nil
+}
+
+func optionalText(raw []byte, to **string) error {
+	*to = nil
+	if jsonx.KindOf(raw) == jsonx.Null {
+		return nil
+	}
+	*to = new(string)
+	return text(raw, *to)
+}
 
 // lenient reads a value as the protocol does: a number may also come as text, an
 // integer as a float without a fraction.
@@ -134,7 +155,7 @@ func (r *OtelResource) unmarshal(data []byte) error {
 		case "attributes":
 			err = r.Attributes.UnmarshalJSON(m.Value)
 		case "schema_url":
-			err = json.Unmarshal(m.Value, &r.SchemaURL)
+			err = text(m.Value, &r.SchemaURL)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: %w", m.Key, err)
@@ -162,9 +183,9 @@ func (s *TraceStatus) UnmarshalJSON(data []byte) error {
 	for _, m := range members {
 		switch m.Key {
 		case "status_code":
-			err = json.Unmarshal(m.Value, &s.StatusCode)
+			err = text(m.Value, &s.StatusCode)
 		case "description":
-			err = json.Unmarshal(m.Value, &s.Description)
+			err = optionalText(m.Value, &s.Description)
 		default:
 			err = keep(&s.Extra, m)
 		}
@@ -185,9 +206,9 @@ func (c *SpanContext) UnmarshalJSON(data []byte) error {
 	for _, m := range members {
 		switch m.Key {
 		case "trace_id":
-			err = json.Unmarshal(m.Value, &c.TraceID)
+			err = text(m.Value, &c.TraceID)
 		case "span_id":
-			err = json.Unmarshal(m.Value, &c.SpanID)
+			err = text(m.Value, &c.SpanID)
 		case "is_remote":
 			err = lenient(m.Value, asBool, &c.IsRemote)
 		case "trace_state":
@@ -228,7 +249,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	for _, m := range members {
 		switch m.Key {
 		case "name":
-			err = json.Unmarshal(m.Value, &e.Name)
+			err = text(m.Value, &e.Name)
 		case "attributes":
 			err = e.Attributes.UnmarshalJSON(m.Value)
 		case "timestamp":

@@ -25,6 +25,8 @@ var (
 	ErrClosed   = errors.New("store is closed")
 	// ErrFull means that the disk is full and that nothing was stored.
 	ErrFull = errors.New("no space left to store it")
+	// ErrKeyReused means that a key came with other arguments before, see [WithKey].
+	ErrKeyReused = errors.New("key was used for another request")
 	// ErrDenied means that the server asks for a token, or for another one.
 	ErrDenied = errors.New("access denied")
 )
@@ -194,6 +196,10 @@ type RolloutStore interface {
 	// negative timeout waits without limit, 0 checks once. Unknown ids are
 	// left out.
 	WaitForRollouts(ctx context.Context, rolloutIDs []string, timeout time.Duration) ([]agl.Rollout, error)
+	// WaitForCount is [RolloutStore.WaitForRollouts], but returns as soon as
+	// count of the rollouts are terminal; a rollout that is named twice counts
+	// once. It also returns when no more can become so. 0 or less checks once.
+	WaitForCount(ctx context.Context, rolloutIDs []string, count int, timeout time.Duration) ([]agl.Rollout, error)
 }
 
 // AttemptStore starts and finishes attempts.

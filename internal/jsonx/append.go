@@ -25,7 +25,7 @@ func AppendString(dst []byte, s string) []byte {
 			continue
 		}
 		if c >= 0x20 && c != '"' && c != '\\' {
-			i++
+			i = skipPlainText(s, i+1)
 			continue
 		}
 		dst = append(dst, s[from:i]...)

@@ -87,12 +87,13 @@ func Members(src Raw) ([]Member, error) {
 	if i >= len(src) || src[i] != '{' {
 		return nil, &SyntaxError{i, "expected an object"}
 	}
-	var out []Member
 	var seen map[string]int
 	i = skipSpace(src, i+1)
 	if i < len(src) && src[i] == '}' {
-		return out, endOfText(src, i+1)
+		return nil, endOfText(src, i+1)
 	}
+	// As many as fit without growing for a span, fewer for what is short.
+	out := make([]Member, 0, min(16, 1+len(src)/24))
 	for {
 		keyEnd, err := skipString(src, i)
 		if err != nil {
@@ -303,6 +304,9 @@ func skipString(src []byte, i int) (int, error) {
 	}
 	start := i
 	for i++; i < len(src); i++ {
+		if i = skipPlain(src, i); i == len(src) {
+			break
+		}
 		switch c := src[i]; {
 		case c == '"':
 			return i + 1, nil
@@ -390,19 +394,17 @@ func hex4(src []byte, i int) (rune, bool) {
 // unescape decodes the inside of a checked string. Bytes that are not UTF-8
 // and lone surrogates become U+FFFD.
 func unescape(src []byte) string {
-	plain := true
-	for _, c := range src {
-		if c == '\\' || c >= utf8.RuneSelf {
-			plain = false
-			break
-		}
+	i := 0
+	for i < len(src) && src[i] != '\\' && src[i] < utf8.RuneSelf {
+		i = skipPlain(src, i+1)
 	}
-	if plain {
+	if i == len(src) {
 		return string(src)
 	}
 	var b strings.Builder
 	b.Grow(len(src))
-	for i := 0; i < len(src); {
+	b.Write(src[:i])
+	for i < len(src) {
 		if src[i] != '\\' {
 			r, n := utf8.DecodeRune(src[i:])
 			b.WriteRune(r)

@@ -12,8 +12,19 @@ func (s *Store) StartAttempt(ctx context.Context, rolloutID string, workerID *st
 	if err := s.checkHealth(ctx); err != nil {
 		return agl.AttemptedRollout{}, err
 	}
+	key, err := keyOf(ctx, "attempt", []any{rolloutID, workerID})
+	if err != nil {
+		return agl.AttemptedRollout{}, err
+	}
 	var out agl.AttemptedRollout
-	err := s.update(ctx, func(c *change) error {
+	err = s.update(ctx, func(c *change) error {
+		var name claimed
+		if known, err := c.recall(key, &name); err != nil {
+			return err
+		} else if known {
+			out, err = c.attemptNamed(name)
+			return err
+		}
 		ro, err := rollout(c, rolloutID)
 		if err != nil {
 			return err
@@ -33,7 +44,10 @@ func (s *Store) StartAttempt(ctx context.Context, rolloutID string, workerID *st
 			return err
 		}
 		out = agl.AttemptedRollout{Rollout: ro, Attempt: &a}
-		return c.assign(&a, false)
+		if err := c.assign(&a, false); err != nil {
+			return err
+		}
+		return c.keep(key, claimed{rolloutID, a.AttemptID})
 	})
 	return out, err
 }

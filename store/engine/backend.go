@@ -38,6 +38,8 @@ type Reader interface {
 	// time limit, each with its latest attempt: what the health scan looks at.
 	OpenRollouts() ([]agl.AttemptedRollout, error)
 	QueueLength() (int, error)
+	// QueueFront returns the rollout that is popped next, with its latest attempt.
+	QueueFront() (agl.AttemptedRollout, bool, error)
 
 	Attempt(rolloutID, attemptID string) (agl.Attempt, bool, error)
 	QueryAttempts(q store.AttemptQuery) (store.Page[agl.Attempt], error)
@@ -108,4 +110,7 @@ type Tx interface {
 	// Unix second; Answer finds it. Expired ones may be forgotten.
 	PutAnswer(key string, answer []byte, expires float64) error
 	Answer(key string, now float64) ([]byte, bool, error)
+
+	// Secret returns the secret of a name; the first time, fresh becomes it.
+	Secret(name string, fresh []byte) ([]byte, error)
 }

@@ -21,7 +21,7 @@ type change struct {
 // move puts a rollout into a status, with everything that goes with it except
 // storing the rollout.
 func (c *change) move(r *agl.Rollout, to agl.RolloutStatus) error {
-	c.moves = append(c.moves, Change{r.RolloutID, r.Status, to, c.now})
+	c.moves = append(c.moves, Change{r.RolloutID, r.Status, to, c.now, r.Mode, r.StartTime})
 	r.Status = to
 	switch {
 	case to.Terminal():

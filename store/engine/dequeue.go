@@ -256,7 +256,7 @@ func (c *change) release(claimed []agl.AttemptedRollout) error {
 		if a.SequenceID > 1 {
 			to = agl.RolloutRequeuing
 		}
-		c.moves = append(c.moves, Change{id, ro.Status, to, c.now})
+		c.moves = append(c.moves, Change{id, ro.Status, to, c.now, ro.Mode, ro.StartTime})
 		ro.Status = to
 		restored = append(restored, ro)
 		undone = append(undone, store.Attempted{RolloutID: id, AttemptID: a.AttemptID})

@@ -42,6 +42,9 @@ type Change struct {
 	From      agl.RolloutStatus // empty when the rollout is new
 	To        agl.RolloutStatus
 	Time      float64 // Unix seconds
+	Mode      agl.Mode
+	// Started is when the rollout was made, in Unix seconds.
+	Started float64
 }
 
 // Store implements [store.Store] over a backend. Use [New].

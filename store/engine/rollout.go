@@ -22,18 +22,29 @@ func (s *Store) EnqueueRollouts(ctx context.Context, reqs []store.EnqueueRequest
 	if len(drafts) == 0 {
 		return []agl.Rollout{}, nil
 	}
+	key, err := keyOf(ctx, "enqueue", drafts)
+	if err != nil {
+		return nil, err
+	}
 	var out []agl.Rollout
-	err := s.update(ctx, func(c *change) error {
+	err = s.update(ctx, func(c *change) error {
+		var ids []string
+		if known, err := c.recall(key, &ids); err != nil {
+			return err
+		} else if known {
+			out, err = c.rolloutsNamed(ids)
+			return err
+		}
 		var err error
 		if out, err = c.create(drafts, agl.RolloutQueuing); err != nil {
 			return err
 		}
-		ids := make([]string, len(out))
-		for i := range out {
-			ids[i] = out[i].RolloutID
-		}
+		ids = rolloutIDs(out)
 		c.queued += len(ids)
-		return c.Push(ids)
+		if err := c.Push(ids); err != nil {
+			return err
+		}
+		return c.keep(key, ids)
 	})
 	if err != nil {
 		return nil, err
@@ -50,8 +61,19 @@ func (s *Store) StartRollout(ctx context.Context, req store.StartRequest) (agl.A
 	if err := s.checkHealth(ctx); err != nil {
 		return agl.AttemptedRollout{}, err
 	}
+	key, err := keyOf(ctx, "start", []any{d, req.WorkerID})
+	if err != nil {
+		return agl.AttemptedRollout{}, err
+	}
 	var out agl.AttemptedRollout
 	err = s.update(ctx, func(c *change) error {
+		var name claimed
+		if known, err := c.recall(key, &name); err != nil {
+			return err
+		} else if known {
+			out, err = c.attemptNamed(name)
+			return err
+		}
 		created, err := c.create([]agl.Rollout{d}, agl.RolloutPreparing)
 		if err != nil {
 			return err
@@ -63,7 +85,10 @@ func (s *Store) StartRollout(ctx context.Context, req store.StartRequest) (agl.A
 			return err
 		}
 		out = agl.AttemptedRollout{Rollout: ro, Attempt: &a}
-		return c.assign(&a, false)
+		if err := c.assign(&a, false); err != nil {
+			return err
+		}
+		return c.keep(key, claimed{ro.RolloutID, a.AttemptID})
 	})
 	return out, err
 }
@@ -92,7 +117,7 @@ func (c *change) create(drafts []agl.Rollout, status agl.RolloutStatus) ([]agl.R
 			ro.ResourcesID = clonePtr(latest)
 		}
 		out[i] = ro
-		c.moves = append(c.moves, Change{RolloutID: ro.RolloutID, To: status, Time: c.now})
+		c.moves = append(c.moves, Change{RolloutID: ro.RolloutID, To: status, Time: c.now, Mode: ro.Mode, Started: ro.StartTime})
 	}
 	return out, c.InsertRollouts(out)
 }

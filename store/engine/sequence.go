@@ -115,6 +115,10 @@ func (s *Store) NextSequenceIDs(ctx context.Context, attempts []store.Attempted)
 	if len(attempts) == 0 {
 		return []int64{}, nil
 	}
+	key, err := keyOf(ctx, "next", attempts)
+	if err != nil {
+		return nil, err
+	}
 	count := map[string]int{}
 	for _, a := range attempts {
 		count[a.RolloutID]++
@@ -132,20 +136,70 @@ func (s *Store) NextSequenceIDs(ctx context.Context, attempts []store.Attempted)
 		c.mu.Lock()
 		defer c.mu.Unlock()
 	}
+	if key != nil {
+		return s.nextKeyed(ctx, key, attempts, counters, count)
+	}
 	if err := s.reserve(ctx, counters, count); err != nil {
 		return nil, err
 	}
-	next := make(map[string]*counter, len(counters))
-	for _, c := range counters {
-		next[c.id] = c
+	stands := standsOf(counters)
+	out := stands.issue(attempts)
+	stands.settle(counters)
+	return out, nil
+}
+
+// nextKeyed issues numbers and remembers them in one transaction. The caller has
+// entered and holds the locks of the counters.
+func (s *Store) nextKeyed(ctx context.Context, key *keyed, attempts []store.Attempted, counters []*counter, count map[string]int) (out []int64, err error) {
+	var stands stands
+	err = s.backend.Update(ctx, func(tx Tx) error {
+		c := change{Tx: tx, now: s.now()}
+		stands, out = standsOf(counters), nil
+		if known, err := c.recall(key, &out); err != nil || known {
+			return err
+		}
+		if err := s.take(tx, stands, s.short(counters, count), count); err != nil {
+			return err
+		}
+		out = stands.issue(attempts)
+		return c.keep(key, out)
+	})
+	if err != nil {
+		return nil, err
 	}
+	stands.settle(counters)
+	return out, nil
+}
+
+// stand is where a counter stands, or is going to when a transaction commits.
+type stand struct{ last, reserved int64 }
+
+type stands map[string]*stand // by rollout
+
+func standsOf(counters []*counter) stands {
+	out := make(stands, len(counters))
+	for _, c := range counters {
+		out[c.id] = &stand{c.last, c.reserved}
+	}
+	return out
+}
+
+// issue numbers attempts in order.
+func (s stands) issue(attempts []store.Attempted) []int64 {
 	out := make([]int64, len(attempts))
 	for i, a := range attempts {
-		c := next[a.RolloutID]
-		c.last++
-		out[i] = c.last
+		at := s[a.RolloutID]
+		at.last++
+		out[i] = at.last
 	}
-	return out, nil
+	return out
+}
+
+// settle moves counters, whose locks the caller holds, to where they stand now.
+func (s stands) settle(counters []*counter) {
+	for _, c := range counters {
+		c.last, c.reserved = s[c.id].last, s[c.id].reserved
+	}
 }
 
 // counters pins the counters of rollouts, and makes room for them first. The
@@ -160,31 +214,44 @@ func (s *Store) counters(ctx context.Context, ids []string) ([]*counter, error) 
 // reserve makes sure that each counter may issue as many numbers as asked for.
 // The caller has entered and holds their locks.
 func (s *Store) reserve(ctx context.Context, counters []*counter, count map[string]int) error {
-	short := slices.DeleteFunc(slices.Clone(counters), func(c *counter) bool {
-		return s.sequences.block > 0 && c.reserved-c.last >= int64(count[c.id])
-	})
+	short := s.short(counters, count)
 	if len(short) == 0 {
 		return nil
 	}
-	top := make([]int64, len(short))
-	err := s.backend.Update(ctx, func(tx Tx) (err error) {
-		for i, c := range short {
-			if top[i], err = tx.TakeSequenceIDs(c.id, count[c.id]+s.sequences.block); err != nil {
-				return err
-			}
-		}
-		return nil
+	var stands stands
+	err := s.backend.Update(ctx, func(tx Tx) error {
+		stands = standsOf(short)
+		return s.take(tx, stands, short, count)
 	})
 	if err != nil {
 		return err
 	}
-	for i, c := range short {
+	stands.settle(short)
+	return nil
+}
+
+// short lists the counters that have fewer numbers in reserve than asked for.
+func (s *Store) short(counters []*counter, count map[string]int) []*counter {
+	return slices.DeleteFunc(slices.Clone(counters), func(c *counter) bool {
+		return s.sequences.block > 0 && c.reserved-c.last >= int64(count[c.id])
+	})
+}
+
+// take reserves numbers for the counters that are short.
+func (s *Store) take(tx Tx, stands stands, short []*counter, count map[string]int) error {
+	for _, c := range short {
+		asked := count[c.id] + s.sequences.block
+		top, err := tx.TakeSequenceIDs(c.id, asked)
+		if err != nil {
+			return err
+		}
 		// Usually the backend's counter stood where it was left. Where a span
 		// or another process has raised it, numbering goes on above.
-		if before := top[i] - int64(count[c.id]+s.sequences.block); before != c.reserved || s.sequences.block == 0 {
-			c.last = max(c.last, before)
+		at := stands[c.id]
+		if before := top - int64(asked); before != at.reserved || s.sequences.block == 0 {
+			at.last = max(at.last, before)
 		}
-		c.reserved = top[i]
+		at.reserved = top
 	}
 	return nil
 }

@@ -15,6 +15,10 @@ func (s *Store) AddSpans(ctx context.Context, spans []agl.Span) ([]store.AddedSp
 	if len(spans) == 0 {
 		return []store.AddedSpan{}, nil
 	}
+	key, err := keyOf(ctx, "spans", spans)
+	if err != nil {
+		return nil, err
+	}
 	groups, highest := groupSpans(spans)
 	counters, err := s.countersFor(ctx, highest)
 	if err != nil {
@@ -28,7 +32,13 @@ func (s *Store) AddSpans(ctx context.Context, spans []agl.Span) ([]store.AddedSp
 		for i := range spans {
 			out[i].Span = spans[i]
 		}
-		return c.addSpans(groups, highest, out)
+		if known, err := c.recallSpans(key, out); err != nil || known {
+			return err
+		}
+		if err := c.addSpans(groups, highest, out); err != nil {
+			return err
+		}
+		return c.keepSpans(key, out)
 	})
 	if err != nil {
 		return nil, err

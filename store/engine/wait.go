@@ -17,16 +17,18 @@ type waitList struct {
 }
 
 // waiter is one waiting call. Its fields are guarded by the list's mutex until
-// all is closed.
+// enough is closed.
 type waiter struct {
 	pending map[string]struct{}
 	done    map[string]agl.Rollout
-	all     chan struct{} // closed when nothing is pending
+	need    int           // how many are enough
+	enough  chan struct{} // closed when so many are done, or nothing is pending
+	woken   bool          // enough is closed
 }
 
-func (l *waitList) add(ids []string) *waiter {
+func (l *waitList) add(ids []string, need int) *waiter {
 	w := &waiter{pending: make(map[string]struct{}, len(ids)), done: make(map[string]agl.Rollout, len(ids)),
-		all: make(chan struct{})}
+		need: need, enough: make(chan struct{})}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byID == nil {
@@ -39,9 +41,7 @@ func (l *waitList) add(ids []string) *waiter {
 		}
 		l.byID[id][w] = struct{}{}
 	}
-	if len(ids) == 0 {
-		close(w.all)
-	}
+	w.wakeLocked()
 	return w
 }
 
@@ -83,8 +83,14 @@ func (l *waitList) settleLocked(w *waiter, id string) {
 	}
 	delete(w.pending, id)
 	l.forgetLocked(w, id)
-	if len(w.pending) == 0 {
-		close(w.all)
+	w.wakeLocked()
+}
+
+// wakeLocked ends the wait when there is nothing more to wait for.
+func (w *waiter) wakeLocked() {
+	if !w.woken && (len(w.pending) == 0 || len(w.done) >= w.need) {
+		w.woken = true
+		close(w.enough)
 	}
 }
 
@@ -125,11 +131,16 @@ func (l *waitList) unfinished() []string {
 
 // WaitForRollouts implements [store.RolloutStore].
 func (s *Store) WaitForRollouts(ctx context.Context, rolloutIDs []string, timeout time.Duration) ([]agl.Rollout, error) {
+	return s.WaitForCount(ctx, rolloutIDs, len(rolloutIDs), timeout)
+}
+
+// WaitForCount implements [store.RolloutStore].
+func (s *Store) WaitForCount(ctx context.Context, rolloutIDs []string, count int, timeout time.Duration) ([]agl.Rollout, error) {
 	if err := s.checkHealth(ctx); err != nil {
 		return nil, err
 	}
 	// On the list before the look, so that nothing finishes unseen in between.
-	w := s.waits.add(rolloutIDs)
+	w := s.waits.add(rolloutIDs, count)
 	var found map[string]agl.Rollout
 	err := s.view(ctx, func(r Reader) (err error) {
 		found, err = r.Rollouts(rolloutIDs)
@@ -162,7 +173,7 @@ func (s *Store) await(ctx context.Context, w *waiter, timeout time.Duration) err
 	defer stop()
 	for {
 		select {
-		case <-w.all:
+		case <-w.enough:
 			return nil
 		case <-expired:
 			return nil

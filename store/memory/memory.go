@@ -28,6 +28,7 @@ func New() *Backend {
 		workers:   table[agl.Worker]{byID: map[string]int{}},
 		runs:      map[string]*runRow{},
 		answers:   map[string]answer{},
+		secrets:   map[string][]byte{},
 	}}
 }
 
@@ -85,6 +86,7 @@ type state struct {
 	runOrder  []*runRow
 	models    []agl.Model
 	answers   map[string]answer
+	secrets   map[string][]byte
 	expiry    []string // keys of answers in the order in which they were given
 }
 

@@ -73,6 +73,13 @@ func (r reader) OpenRollouts() ([]agl.AttemptedRollout, error) {
 
 func (r reader) QueueLength() (int, error) { return r.s.queue.length, nil }
 
+func (r reader) QueueFront() (agl.AttemptedRollout, bool, error) {
+	if r.s.queue.length == 0 {
+		return agl.AttemptedRollout{}, false, nil
+	}
+	return engine.CloneAttempted(r.s.rollouts[*r.s.queue.at(0)].value), true, nil
+}
+
 func (r reader) Attempt(rolloutID, attemptID string) (agl.Attempt, bool, error) {
 	if row, ok := r.s.rollouts[rolloutID]; ok {
 		if i := row.find(attemptID); i >= 0 {

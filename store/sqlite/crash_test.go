@@ -123,12 +123,14 @@ func oneRollout(ctx context.Context, s *engine.Store, worker string, say func(st
 	for i := range reqs {
 		reqs[i].Input = json.RawMessage(`{"question":"6*7"}`)
 	}
-	added, err := s.EnqueueRollouts(ctx, reqs)
-	if err != nil {
-		return err
-	}
-	for i := range added {
-		say("enqueued %s", added[i].RolloutID)
+	for i := range reqs {
+		key := agl.NewTraceID()
+		say("asking %s", key)
+		added, err := s.EnqueueRollouts(store.WithKey(ctx, key), reqs[i:i+1])
+		if err != nil {
+			return err
+		}
+		say("enqueued %s %s", added[0].RolloutID, key)
 	}
 	claimed, err := s.DequeueRollouts(ctx, store.DequeueRequest{WorkerID: &worker, Limit: 1})
 	if err != nil {
@@ -164,18 +166,23 @@ func oneRollout(ctx context.Context, s *engine.Store, worker string, say func(st
 // acknowledged is what the killed processes said they had stored.
 type acknowledged struct {
 	enqueued  map[string]bool
+	unheard   map[string]bool   // keys of rollouts whose enqueue was asked for and not answered
 	claimed   map[string]string // rollout to attempt
 	done      map[string]string
 	spans     map[store.Attempted][]string
 	sequences map[string]bool // "rollout number"
+	repeated  int             // unheard enqueues that had been stored
 }
 
 func (a *acknowledged) read(t *testing.T, line string) {
 	t.Helper()
 	f := strings.Fields(line)
 	switch f[0] {
+	case "asking":
+		a.unheard[f[1]] = true
 	case "enqueued":
 		a.enqueued[f[1]] = true
+		delete(a.unheard, f[2])
 	case "claimed":
 		if first, twice := a.claimed[f[1]]; twice {
 			t.Errorf("rollout %s was claimed twice, as attempts %s and %s", f[1], first, f[2])
@@ -209,16 +216,21 @@ func TestCrash(t *testing.T) {
 	}
 	points := []killPoint{killAnywhere, killBeforeCommit, killAfterCommit}
 	path := filepath.Join(t.TempDir(), "agl.db")
-	acked := &acknowledged{map[string]bool{}, map[string]string{}, map[string]string{}, map[store.Attempted][]string{}, map[string]bool{}}
+	acked := &acknowledged{map[string]bool{}, map[string]bool{}, map[string]string{}, map[string]string{}, map[store.Attempted][]string{}, map[string]bool{}, 0}
 	for round := range rounds {
 		point := points[round%len(points)]
 		killWhileWriting(t, path, point, acked)
 		checkAfterCrash(t, path, acked)
+		askAgain(t, path, acked)
 		if t.Failed() {
 			t.Fatalf("after kill %d, %s", round+1, point)
 		}
 	}
-	t.Logf("%d kills: %d rollouts, %d claims, %d spans acknowledged", rounds, len(acked.enqueued), len(acked.claimed), len(acked.sequences))
+	if rounds >= len(points) && acked.repeated == 0 {
+		t.Error("no enqueue was stored and not answered: the kills after a commit miss their mark")
+	}
+	t.Logf("%d kills: %d rollouts, %d claims, %d spans acknowledged; %d enqueues stored and not answered",
+		rounds, len(acked.enqueued), len(acked.claimed), len(acked.sequences), acked.repeated)
 }
 
 func killWhileWriting(t *testing.T, path string, point killPoint, acked *acknowledged) {
@@ -328,6 +340,62 @@ func checkAfterCrash(t *testing.T, path string, acked *acknowledged) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// askAgain repeats the calls that the killed process did not answer, twice, and
+// finds one rollout for each key, whether its transaction was committed or not.
+func askAgain(t *testing.T, path string, acked *acknowledged) {
+	t.Helper()
+	ctx := t.Context()
+	b, err := Open(ctx, Config{Path: path})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := engine.New(b, engine.Config{})
+	defer func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	total := func() int64 {
+		st, err := s.Statistics(ctx)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st.TotalRollouts
+	}
+	before, missing := total(), int64(0)
+	for key := range acked.unheard {
+		committed := false
+		err := b.View(ctx, func(r engine.Reader) (err error) {
+			committed, err = r.(reader).c.one(func(row) error { return nil }, selectAnswer, "enqueue/"+key, 0.0)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if committed {
+			acked.repeated++
+		} else {
+			missing++
+		}
+		var ids [2]string
+		for i := range ids {
+			added, err := s.EnqueueRollouts(store.WithKey(ctx, key), []store.EnqueueRequest{{Input: json.RawMessage(`{"question":"6*7"}`)}})
+			if err != nil || len(added) != 1 {
+				t.Fatalf("enqueue with the key of an unheard one = %v, %v, want one rollout", added, err)
+			}
+			ids[i] = added[0].RolloutID
+		}
+		if ids[0] != ids[1] {
+			t.Errorf("key %s enqueued %s and %s", key, ids[0], ids[1])
+		}
+		acked.enqueued[ids[0]] = true
+		delete(acked.unheard, key)
+	}
+	if got := total(); got != before+missing {
+		t.Errorf("%d rollouts after asking again, want %d: %d were there and %d had not been stored", got, before+missing, before, missing)
 	}
 }
 

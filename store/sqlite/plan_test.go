@@ -22,6 +22,7 @@ func TestPlans(t *testing.T) {
 	f.scope(ofRollout, "")
 	f.scope("attempt_id = ?", "")
 	spansOfAttempt := f.selection("spans", store.Paging{SortBy: "sequence_id"}, spanSorts)
+	spansOfAttempt.paging.Limit = 10
 	var byStatus, byID filter
 	byStatus.within("status", texts([]agl.RolloutStatus{agl.RolloutFailed}))
 	byID.within("rollout_id", nil)
@@ -35,10 +36,13 @@ func TestPlans(t *testing.T) {
 		{"selectLatestAttempts", selectLatestAttempts}, {"updateAttempt", updateAttempt},
 		{"heartbeatAttempt", heartbeatAttempt}, {"deleteAttempt", deleteAttempt}, {"lastAttempt", lastAttempt},
 		{"spans of an attempt", spansOfAttempt.sql("body")},
+		{"page of the spans of an attempt", spansOfAttempt.page("body", "spans")},
 		{"rollouts by status", byStatus.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"rollouts by id", byID.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"page of rollouts", (&filter{}).selection("rollouts", store.Paging{Limit: 10}, rolloutSorts).sql(rolloutColumns) + " LIMIT ? OFFSET ?"},
-		{"raiseSequence", raiseSequence}, {"selectLatestResources", selectLatestResources}, {"selectWorker", selectWorker},
+		{"first rollouts by start", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time"}, rolloutSorts).sql(rolloutColumns)},
+		{"newest rollouts", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time", Desc: true}, rolloutSorts).sql(rolloutColumns)},
+		{"moveRollout", moveRollout}, {"raiseSequence", raiseSequence}, {"selectLatestResources", selectLatestResources}, {"selectWorker", selectWorker},
 		{"selectStepMetrics", selectStepMetrics}, {"selectLatestCheckpoint", selectLatestCheckpoint},
 		{"selectAnswer", selectAnswer}, {"pruneAnswers", pruneAnswers},
 		{"countRollouts", countRollouts}, {"countAttempts", countAttempts}, {"countSpans", countSpans},

@@ -51,6 +51,7 @@ type selection struct {
 	args   []any
 	order  string
 	paging store.Paging
+	key    string // what is sorted by, empty for the order of insertion
 }
 
 // selection joins the conditions to a query. A name that cannot be sorted by
@@ -58,7 +59,8 @@ type selection struct {
 func (f *filter) selection(table string, p store.Paging, sorts map[string]sortKind) selection {
 	s := selection{from: table, order: "seq", paging: p}
 	if kind, ok := sorts[p.SortBy]; ok {
-		s.order = kind.key(p.SortBy)
+		s.key = kind.key(p.SortBy)
+		s.order = s.key
 		if p.Desc {
 			s.order += " DESC"
 		}
@@ -87,6 +89,21 @@ func (s selection) sql(columns string) string {
 	return "SELECT " + columns + " FROM " + s.from + " ORDER BY " + s.order
 }
 
+// page is sql for a page of rows that are large: it sorts keys and fetches the
+// rows of the page, where sql would have SQLite sort all rows in memory.
+func (s selection) page(columns, table string) string {
+	const limit = " LIMIT ? OFFSET ?"
+	if s.key == "" {
+		return s.sql(columns) + limit
+	}
+	down := ""
+	if s.paging.Desc {
+		down = " DESC"
+	}
+	return "SELECT " + columns + " FROM (SELECT seq AS place, " + s.key + " AS sorted FROM " + s.from +
+		" ORDER BY " + s.order + limit + ") CROSS JOIN " + table + " ON seq = place ORDER BY sorted" + down + ", place"
+}
+
 // fetch runs a selection.
 func fetch[T any](c *conn, s selection, columns string, scan func(row) (T, error)) (store.Page[T], error) {
 	page := store.Page[T]{Items: []T{}}
@@ -94,7 +111,11 @@ func fetch[T any](c *conn, s selection, columns string, scan func(row) (T, error
 	args := s.args
 	paged := s.paging.Limit > 0 || s.paging.Offset > 0
 	if paged {
-		total, err := c.number("SELECT count(*) FROM "+s.from, s.args...)
+		count := "SELECT count(*) FROM " + s.from
+		if s.from == "rollouts" { // all of them, which are counted already
+			count = countRollouts
+		}
+		total, err := c.number(count, s.args...)
 		if err != nil {
 			return page, err
 		}
@@ -103,7 +124,11 @@ func fetch[T any](c *conn, s selection, columns string, scan func(row) (T, error
 		if s.paging.Limit > 0 {
 			limit = int64(s.paging.Limit)
 		}
-		sql += " LIMIT ? OFFSET ?"
+		if table, _, _ := strings.Cut(s.from, " "); table == "spans" && limit > 0 {
+			sql = s.page(columns, table)
+		} else {
+			sql += " LIMIT ? OFFSET ?"
+		}
 		args = append(slices.Clip(args), limit, int64(max(s.paging.Offset, 0)))
 	}
 	err := c.query(func(r row) error {

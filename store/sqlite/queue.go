@@ -3,11 +3,29 @@ package sqlite
 import (
 	"fmt"
 	"slices"
+
+	agl "agentlightning"
 )
 
 func (r reader) QueueLength() (int, error) {
 	n, err := r.c.number(queueLength)
 	return int(n), err
+}
+
+func (r reader) QueueFront() (agl.AttemptedRollout, bool, error) {
+	var front agl.AttemptedRollout
+	found, err := r.c.one(func(row row) (err error) {
+		front.Rollout, err = r.c.scanRollout(row)
+		return err
+	}, queueFront, int64(1))
+	if err != nil || !found {
+		return front, false, err
+	}
+	latest, err := r.LatestAttempts([]string{front.RolloutID})
+	if a, ok := latest[front.RolloutID]; ok {
+		front.Attempt = &a
+	}
+	return front, true, err
 }
 
 func (t *tx) Push(ids []string) error {

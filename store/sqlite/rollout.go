@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -151,13 +152,37 @@ func (t *tx) UpdateRollouts(rollouts []agl.Rollout) error {
 		if err != nil {
 			return fmt.Errorf("update rollout: %w", err)
 		}
-		if _, err := t.c.exec(updateRollout, append(rolloutArgs(r), seq)...); err != nil {
+		if err := t.updateRollout(seq, r); err != nil {
 			return fmt.Errorf("update rollout %s: %w", r.RolloutID, err)
 		}
 		t.known.put(seq, r)
 	}
 	return nil
 }
+
+func (t *tx) updateRollout(seq int64, r *agl.Rollout) error {
+	if k := t.known.get(r.RolloutID); k.whole && onlyMoved(&k.rollout, r) {
+		_, err := t.c.exec(moveRollout, string(r.Status), orNull(r.EndTime), seq)
+		return err
+	}
+	_, err := t.c.exec(updateRollout, append(rolloutArgs(r), seq)...)
+	return err
+}
+
+// onlyMoved reports whether nothing but the status and the end of a rollout
+// differs, as in nearly all updates.
+func onlyMoved(from, to *agl.Rollout) bool {
+	return from.Mode == to.Mode && from.StartTime == to.StartTime && same(from.ResourcesID, to.ResourcesID) &&
+		same(from.Config.TimeoutSeconds, to.Config.TimeoutSeconds) &&
+		same(from.Config.UnresponsiveSeconds, to.Config.UnresponsiveSeconds) &&
+		from.Config.MaxAttempts == to.Config.MaxAttempts &&
+		(from.Config.RetryCondition == nil) == (to.Config.RetryCondition == nil) &&
+		slices.Equal(from.Config.RetryCondition, to.Config.RetryCondition) &&
+		(from.Metadata == nil) == (to.Metadata == nil) && bytes.Equal(from.Metadata, to.Metadata) &&
+		(from.Input == nil) == (to.Input == nil) && bytes.Equal(from.Input, to.Input)
+}
+
+func same[T comparable](a, b *T) bool { return a == b || a != nil && b != nil && *a == *b }
 
 func rolloutArgs(r *agl.Rollout) []any {
 	limited := int64(0)

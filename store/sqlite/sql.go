@@ -18,6 +18,9 @@ const (
 		limited, config, metadata, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateRollout = `UPDATE rollouts SET status = ?2, mode = ?3, start_time = ?4, end_time = ?5, resources_id = ?6,
 		limited = ?7, config = ?8, metadata = ?9, input = ?10 WHERE seq = ?11 AND rollout_id = ?1`
+	// moveRollout is an update of what changes in the life of a rollout. It
+	// leaves the index on the start alone, which SQLite otherwise writes again.
+	moveRollout = `UPDATE rollouts SET status = ?1, end_time = ?2 WHERE seq = ?3`
 )
 
 // The queue.
@@ -135,6 +138,10 @@ const (
 	pruneAnswers = `DELETE FROM answers WHERE rowid IN
 		(SELECT rowid FROM answers WHERE expires <= ? ORDER BY expires LIMIT 4)`
 
+	// takeSecret answers the value that there was, if there was one.
+	takeSecret = `INSERT INTO secrets (name, value) VALUES (?1, ?2)
+		ON CONFLICT (name) DO UPDATE SET value = value RETURNING value`
+
 	countRollouts  = `SELECT coalesce(max(seq), 0) - (SELECT n FROM gaps WHERE noun = 'rollouts') FROM rollouts`
 	countAttempts  = `SELECT coalesce(max(seq), 0) - (SELECT n FROM gaps WHERE noun = 'attempts') FROM attempts`
 	countSpans     = `SELECT coalesce(max(seq), 0) - (SELECT n FROM gaps WHERE noun = 'spans') FROM spans`
@@ -142,6 +149,22 @@ const (
 	lastAttempt    = `SELECT coalesce(max(seq), 0) FROM attempts`
 	countResources = `SELECT count(*) FROM resources`
 	countWorkers   = `SELECT count(*) FROM workers`
+)
+
+// Pruning. Lists of rollouts are JSON, of their seq unless it says otherwise.
+const (
+	selectEnded = `SELECT seq, rollout_id FROM rollouts
+		WHERE status IN ('succeeded', 'failed', 'cancelled') AND end_time < ? AND seq > ? ORDER BY seq LIMIT ?`
+	countAttemptsOf   = `SELECT count(*) FROM attempts WHERE rollout IN (SELECT value FROM json_each(?))`
+	countSpansOf      = `SELECT count(*) FROM spans WHERE rollout IN (SELECT value FROM json_each(?))`
+	deleteSpansOf     = `DELETE FROM spans WHERE rollout IN (SELECT value FROM json_each(?))`
+	deleteAttemptsOf  = `DELETE FROM attempts WHERE rollout IN (SELECT value FROM json_each(?))`
+	deleteQueuedOf    = `DELETE FROM queue WHERE rollout IN (SELECT value FROM json_each(?))`
+	deleteRolloutsOf  = `DELETE FROM rollouts WHERE seq IN (SELECT value FROM json_each(?))`
+	deleteSequencesOf = `DELETE FROM sequences WHERE rollout_id IN (SELECT value FROM json_each(?))` // by id
+	deleteAnswers     = `DELETE FROM answers WHERE expires <= ?`
+	lastRollout       = `SELECT coalesce(max(seq), 0) FROM rollouts`
+	lastSpan          = `SELECT coalesce(max(seq), 0) FROM spans`
 )
 
 // Transactions.

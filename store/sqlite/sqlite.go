@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"time"
 
 	"agentlightning/store"
 	"agentlightning/store/engine"
@@ -37,6 +38,9 @@ type Config struct {
 	CacheBytes int64
 	// Readers is how many transactions may read at once; 0 means 4.
 	Readers int
+	// OnCommit is told how many calls a commit served and how long it took to
+	// become durable. It must be quick. Nil means nobody listens.
+	OnCommit func(calls int, took time.Duration)
 	// Logger gets what happens besides the calls; nil discards it.
 	Logger *slog.Logger
 }
@@ -136,6 +140,7 @@ func (b *Backend) open(ctx context.Context) error {
 	}
 	b.checkpointer = newCheckpointer(beside, b.cfg.Logger)
 	b.writer = newWriter(c, b.checkpointer.tidy)
+	b.writer.onCommit = b.cfg.OnCommit
 	go b.checkpointer.run()
 	go b.writer.run()
 	for range b.cfg.Readers {

@@ -3,6 +3,7 @@ package sqlite
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"runtime/debug"
 	"sync"
 	"sync/atomic"
@@ -32,6 +33,8 @@ type writer struct {
 	// tidy is called on the writer's goroutine after every group, and once
 	// with true when nothing has been queued for a while.
 	tidy func(c *conn, idle bool)
+	// onCommit is told of every commit; nil for nobody.
+	onCommit func(calls int, took time.Duration)
 
 	mu      sync.Mutex
 	pending []*call
@@ -119,6 +122,7 @@ func (w *writer) run() {
 	for {
 		waiting, closed := w.status()
 		if waiting {
+			gather()
 			w.group()
 			w.tidy(w.c, false)
 			idle.Reset(idleAfter)
@@ -132,6 +136,15 @@ func (w *writer) run() {
 		case <-idle.C:
 			w.tidy(w.c, true)
 		}
+	}
+}
+
+// gather lets the goroutines that are ready to run go first, since some of them
+// are about to queue a call: without full sync, at 16 clients, the larger groups
+// took an eighth off the processor time. On an idle machine it returns at once.
+func gather() {
+	for range 2 {
+		runtime.Gosched()
 	}
 }
 
@@ -210,7 +223,8 @@ func (w *writer) transaction(next func() *call) error {
 	t := w.t
 	*t = tx{reader: t.reader, known: t.known, body: t.body, touched: t.touched[:0]}
 	_, err := w.c.exec(beginWrite)
-	for err == nil {
+	calls := 0
+	for ; err == nil; calls++ {
 		c := next()
 		if c == nil {
 			break
@@ -218,7 +232,11 @@ func (w *writer) transaction(next func() *call) error {
 		err = w.call(c)
 	}
 	if err == nil {
+		began := time.Now()
 		_, err = w.c.exec(commit)
+		if err == nil && w.onCommit != nil {
+			w.onCommit(calls, time.Since(began))
+		}
 	}
 	if err != nil {
 		w.rollback()

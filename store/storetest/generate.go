@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	agl "agentlightning"
@@ -211,11 +212,11 @@ func anySpans(r *rand.Rand, s *side) operation {
 				Attributes: agl.Attributes{{Key: "i", Value: int64(i)}, {Key: "f", Value: 1.0}}}
 		}
 		got, err := s.AddSpans(ctx, spans)
-		text := show(nil, err)
+		lines := []string{show(nil, err)}
 		for _, g := range got {
-			text += fmt.Sprintf("\nstored %v, %s", g.Stored, show(g.Span, g.Err))
+			lines = append(lines, fmt.Sprintf("stored %v, %s", g.Stored, show(g.Span, g.Err)))
 		}
-		return text
+		return strings.Join(lines, "\n")
 	}, "add spans %v", drafts)
 }
 

@@ -35,7 +35,7 @@ const (
 	Clock Power = "clock"
 	// Scan: Options.HealthScanInterval is obeyed.
 	Scan Power = "scan interval"
-	// Keys: a claim is repeated by its key.
+	// Keys: what a key names is done once, and answered again.
 	Keys Power = "keys"
 	// Release: ReleaseRollouts works.
 	Release Power = "release"
@@ -75,6 +75,7 @@ func Run(t *testing.T, open Opener, lacks ...Lack) {
 		{"spans", spanTests()},
 		{"latespans", lateSpanTests()},
 		{"sequence", sequenceTests()},
+		{"keys", keyTests()},
 		{"health", healthTests()},
 		{"waits", waitTests()},
 		{"workers", workerTests()},

@@ -21,6 +21,11 @@ func (f *fixture) wait(ids []string, timeout time.Duration) []agl.Rollout {
 	return must(f.WaitForRollouts(f.Context(), ids, timeout))(f)
 }
 
+func (f *fixture) waitCount(ids []string, count int, timeout time.Duration) []agl.Rollout {
+	f.Helper()
+	return must(f.WaitForCount(f.Context(), ids, count, timeout))(f)
+}
+
 func (f *fixture) waiting(ctx context.Context, ids []string, timeout time.Duration) <-chan waited {
 	done := make(chan waited, 1)
 	go func() {
@@ -102,6 +107,35 @@ func waitTests() []test {
 					f.same(name, r.got, []agl.Rollout{f.rollout(a.RolloutID).Rollout, f.rollout(b.RolloutID).Rollout})
 				}
 			}
+		}},
+		{"a count is enough", "", func(f *fixture) {
+			all := ids(f.enqueue("0", "1", "2", "3"))
+			f.setRollout(all[3], agl.RolloutFailed)
+			sameIDs(f, "one of four", ids(f.waitCount(append(all, all...), 1, forever)), []string{all[3], all[3]})
+			done := make(chan waited, 1)
+			go func() {
+				got, err := f.WaitForCount(f.Context(), all, 3, forever)
+				done <- waited{got, err}
+			}()
+			f.breathe()
+			f.setRollout(all[1], agl.RolloutCancelled)
+			f.breathe()
+			select {
+			case r := <-done:
+				f.Fatalf("the wait for three ended with two: %+v", r)
+			default:
+			}
+			f.setRollout(all[0], agl.RolloutSucceeded)
+			sameIDs(f, "three of four", ids(result(f, done).got), []string{all[0], all[1], all[3]})
+			f.setRollout(all[2], agl.RolloutSucceeded)
+		}},
+		{"a count that cannot be reached, or of none, does not wait", "", func(f *fixture) {
+			all := ids(f.enqueue("0", "1"))
+			sameIDs(f, "none", ids(f.waitCount(all, 0, forever)), nil)
+			sameIDs(f, "less than none", ids(f.waitCount(all, -1, forever)), nil)
+			sameIDs(f, "at the timeout", ids(f.waitCount(all, 1, 30*time.Millisecond)), nil)
+			f.setRollout(all[1], agl.RolloutFailed)
+			sameIDs(f, "more than there are", ids(f.waitCount([]string{all[1], "ro-x"}, 2, forever)), all[1:])
 		}},
 		{"a retry is not the end", "", func(f *fixture) {
 			a := f.claimed(agl.RolloutConfig{MaxAttempts: 2, RetryCondition: []agl.AttemptStatus{agl.AttemptFailed}}).Attempt

@@ -1,0 +1,293 @@
+package sqlite
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"time"
+
+	"agentlightning/store/engine"
+)
+
+// visit opens a connection beside those of a server that may be running, which
+// sees one consistent state of the database in each of its transactions.
+func visit(ctx context.Context, path string) (*conn, error) {
+	// Not opened but by SQLite: closing a file drops the locks that it has on it.
+	info, err := os.Stat(path)
+	switch {
+	case errors.Is(err, os.ErrNotExist):
+		return nil, fmt.Errorf("there is no database %s; name its file", path)
+	case err != nil:
+		return nil, explain(path, err)
+	case info.IsDir():
+		return nil, fmt.Errorf("cannot open database %s: it is a folder; name a file in it", path)
+	}
+	c, err := newConn(ctx, path, "busy_timeout = 10000", "temp_store = FILE")
+	if err != nil {
+		return nil, explain(path, err)
+	}
+	id, err := c.number("PRAGMA application_id")
+	if err != nil {
+		err = explain(path, err)
+	} else if id != applicationID {
+		err = foreign(path)
+	}
+	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// Backup copies the database, as it is at one moment, to a new file. A server
+// may be running on it and goes on meanwhile. The copy is complete and on disk
+// when Backup returns nil, and not there otherwise.
+func Backup(ctx context.Context, path, to string) (err error) {
+	if _, err := os.Stat(to); !errors.Is(err, os.ErrNotExist) {
+		return fmt.Errorf("back up to %s: there is a file of that name; choose another one", to)
+	}
+	c, err := visit(ctx, path)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, c.close()) }()
+	part := to + ".part"
+	// The copy holds keys of model backends, so it is nobody else's to read; an
+	// empty file is what VACUUM INTO accepts.
+	f, err := os.OpenFile(part, os.O_CREATE|os.O_EXCL|os.O_RDWR, 0o600)
+	if err != nil {
+		return fmt.Errorf("back up to %s: %w", to, err)
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.Remove(part))
+		}
+	}()
+	if err := f.Close(); err != nil {
+		return fmt.Errorf("back up to %s: %w", to, err)
+	}
+	if _, err := c.exec("VACUUM INTO ?", part); err != nil {
+		return fmt.Errorf("back up %s to %s: %w", path, to, classify(err))
+	}
+	if err := settle(ctx, part, to); err != nil {
+		return fmt.Errorf("back up to %s: %w", to, err)
+	}
+	return nil
+}
+
+// settle looks at a copy, makes it durable and gives it its name.
+func settle(ctx context.Context, part, to string) error {
+	c, err := visit(ctx, part)
+	if err != nil {
+		return err
+	}
+	found, err := c.problems("PRAGMA quick_check")
+	if err = errors.Join(err, c.close()); err != nil {
+		return err
+	}
+	if len(found) > 0 {
+		return fmt.Errorf("the copy is damaged: %s", found[0])
+	}
+	if err := flush(part); err != nil {
+		return err
+	}
+	if err := os.Rename(part, to); err != nil {
+		return err
+	}
+	return flush(filepath.Dir(to))
+}
+
+// flush makes a file or a folder durable. Not every system can do that with
+// folders; the name then becomes durable a little later.
+func flush(path string) error {
+	f, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	info, err := f.Stat()
+	if err == nil {
+		if synced := f.Sync(); !info.IsDir() {
+			err = synced
+		}
+	}
+	return errors.Join(err, f.Close())
+}
+
+// problems runs one of SQLite's checks; what it finds is one line each.
+func (c *conn) problems(check string) ([]string, error) {
+	var out []string
+	err := c.query(func(r row) error {
+		if text := r.text(0); text != "ok" {
+			out = append(out, text)
+		}
+		return nil
+	}, check)
+	if code(err) == codeCorrupt { // too damaged to be looked at any further
+		return append(out, err.Error()), nil
+	}
+	return out, err
+}
+
+// Vacuum rewrites the database of cfg without the room that deleted rows left,
+// and returns its size before and after. No server may be running on it.
+func Vacuum(ctx context.Context, cfg Config) (before, after int64, err error) {
+	b, err := openExisting(ctx, cfg)
+	if err != nil {
+		return 0, 0, err
+	}
+	path := b.cfg.Path
+	if err := b.Close(); err != nil { // moves the log into the database
+		return 0, 0, err
+	}
+	lock, err := lockDatabase(path)
+	if err != nil {
+		return 0, 0, err
+	}
+	defer func() { err = errors.Join(err, lock.release()) }()
+	if before, err = fileSize(path); err != nil {
+		return 0, 0, err
+	}
+	c, err := newConn(ctx, path, "busy_timeout = 10000", "temp_store = FILE")
+	if err != nil {
+		return 0, 0, explain(path, err)
+	}
+	if err := errors.Join(c.run("VACUUM"), c.close()); err != nil {
+		return 0, 0, fmt.Errorf("vacuum %s: %w", path, classify(err))
+	}
+	after, err = fileSize(path)
+	return before, after, err
+}
+
+func fileSize(path string) (int64, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return 0, err
+	}
+	return info.Size(), nil
+}
+
+// openExisting is [Open] without making a file.
+func openExisting(ctx context.Context, cfg Config) (*Backend, error) {
+	if _, err := os.Stat(cfg.Path); errors.Is(err, os.ErrNotExist) {
+		return nil, fmt.Errorf("there is no database %s; name its file", cfg.Path)
+	}
+	return Open(ctx, cfg)
+}
+
+// Pruned counts what was deleted.
+type Pruned struct{ Rollouts, Attempts, Spans int64 }
+
+// pruneBatch is how many rollouts one transaction deletes.
+const pruneBatch = 200
+
+// Prune deletes the rollouts that ended before a moment, with their attempts and
+// spans, and answers that are kept no longer. With dry it only counts them. No
+// server may be running on the database. The room is used for what comes next;
+// [Vacuum] gives it back.
+func Prune(ctx context.Context, cfg Config, ended time.Time, dry bool) (total Pruned, err error) {
+	b, err := openExisting(ctx, cfg)
+	if err != nil {
+		return total, err
+	}
+	defer func() { err = errors.Join(err, b.Close()) }()
+	before := float64(ended.UnixNano()) / 1e9
+	for last, more := int64(-1), true; more; {
+		err := b.Update(ctx, func(etx engine.Tx) error {
+			t := etx.(*tx)
+			victims, ids, err := t.ended(before, last)
+			more = len(victims) == pruneBatch
+			if err != nil || len(victims) == 0 {
+				return err
+			}
+			last = victims[len(victims)-1]
+			one, err := t.prune(victims, ids, dry)
+			total.Rollouts += one.Rollouts
+			total.Attempts += one.Attempts
+			total.Spans += one.Spans
+			return err
+		})
+		if err != nil {
+			return total, fmt.Errorf("prune %s: %w", cfg.Path, err)
+		}
+	}
+	if dry {
+		return total, nil
+	}
+	err = b.Update(ctx, func(etx engine.Tx) error {
+		t := etx.(*tx)
+		if err := t.write(); err != nil {
+			return err
+		}
+		_, err := t.c.exec(deleteAnswers, float64(time.Now().Unix()))
+		return err
+	})
+	return total, err
+}
+
+// ended lists rollouts that ended before a moment, by their seq, after one of them.
+func (t *tx) ended(before float64, after int64) (seqs []int64, ids []string, err error) {
+	err = t.c.query(func(r row) error {
+		seqs, ids = append(seqs, r.int(0)), append(ids, r.text(1))
+		return nil
+	}, selectEnded, before, after, int64(pruneBatch))
+	return seqs, ids, err
+}
+
+func (t *tx) prune(seqs []int64, ids []string, dry bool) (Pruned, error) {
+	var p Pruned
+	list := []byte{'['}
+	for i, seq := range seqs {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, seq, 10)
+	}
+	rollouts := string(append(list, ']'))
+	if dry {
+		var err error
+		p.Rollouts = int64(len(seqs))
+		if p.Attempts, err = t.c.number(countAttemptsOf, rollouts); err == nil {
+			p.Spans, err = t.c.number(countSpansOf, rollouts)
+		}
+		return p, err
+	}
+	if err := t.write(); err != nil {
+		return p, err
+	}
+	for _, id := range ids {
+		t.touch(id)
+	}
+	for _, table := range []struct {
+		n                  *int64
+		noun, last, delete string
+	}{
+		{&p.Spans, "spans", lastSpan, deleteSpansOf},
+		{&p.Attempts, "attempts", lastAttempt, deleteAttemptsOf},
+		{&p.Rollouts, "rollouts", lastRollout, deleteRolloutsOf},
+	} {
+		before, err := t.c.number(table.last)
+		if err != nil {
+			return p, err
+		}
+		if *table.n, err = t.c.exec(table.delete, rollouts); err != nil {
+			return p, fmt.Errorf("%s: %w", table.noun, err)
+		}
+		after, err := t.c.number(table.last)
+		if err != nil {
+			return p, err
+		}
+		// As with single attempts: the end of a table leaves no gap.
+		if gaps := *table.n - (before - after); gaps != 0 {
+			if _, err := t.c.exec(addGaps, gaps, table.noun); err != nil {
+				return p, err
+			}
+		}
+	}
+	if _, err := t.c.exec(deleteQueuedOf, rollouts); err != nil {
+		return p, err
+	}
+	_, err := t.c.exec(deleteSequencesOf, jsonList(ids))
+	return p, err
+}
