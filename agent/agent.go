@@ -26,6 +26,9 @@ type Call struct {
 	Rollout agl.AttemptedRollout
 	// Resources are what the rollout was enqueued with.
 	Resources agl.NamedResources
+	// Token opens the server for this attempt, and for nothing else: its model
+	// calls and its spans. Empty when the server asks for none.
+	Token string
 	// Logger carries the ids of the attempt; never nil under a runner.
 	Logger *slog.Logger
 }
@@ -36,7 +39,8 @@ func (c *Call) Training() bool { return c.Rollout.Mode == agl.ModeTrain }
 
 // LLM returns the model with this name, or the first one when the name is
 // empty. A model behind the proxy is returned as this attempt reaches it, so
-// that its calls are recorded as calls of this attempt.
+// that its calls are recorded as calls of this attempt, with the attempt's token
+// for its key when the server asks for one.
 func (c *Call) LLM(name string) (agl.LLM, error) {
 	need := NeedLLM(name)
 	r, ok := need.find(c.Resources)
@@ -44,7 +48,11 @@ func (c *Call) LLM(name string) (agl.LLM, error) {
 		return agl.LLM{}, c.missing(need)
 	}
 	if p, ok := r.(agl.ProxyLLM); ok {
-		return p.Route(c.Rollout.RolloutID, c.Rollout.Attempt.AttemptID), nil
+		llm := p.Route(c.Rollout.RolloutID, c.Rollout.Attempt.AttemptID)
+		if c.Token != "" {
+			llm.APIKey = &c.Token
+		}
+		return llm, nil
 	}
 	return r.(agl.LLM), nil
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"time"
 
 	agl "agentlightning"
@@ -122,6 +123,8 @@ func (c *call) readRequest() bool {
 		status, text := http.StatusBadRequest, "the body cannot be read: "+err.Error()
 		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
 			status, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit)
+		} else if errors.Is(err, os.ErrDeadlineExceeded) {
+			status, text = http.StatusRequestTimeout, "the body did not arrive in time; send it again"
 		}
 		writeError(c.w, status, &openai.Error{Message: text, Type: openai.TypeInvalidRequest})
 		return false

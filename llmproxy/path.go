@@ -36,6 +36,34 @@ func splitPath(u *url.URL) (at *store.Attempted, rest string, err error) {
 	return at, rest, nil
 }
 
+// AttemptOf returns the attempt that a request to the proxy names, in its path
+// or in headers; named is false when there is none.
+func AttemptOf(r *http.Request) (at store.Attempted, named bool) {
+	found, _, err := splitPath(r.URL)
+	if err == nil && found == nil {
+		found = attemptInHeaders(r.Header)
+	}
+	if err != nil || found == nil {
+		return at, false
+	}
+	return *found, true
+}
+
+// Template names a path of the proxy, with ids replaced by what they are.
+func Template(u *url.URL) string {
+	at, rest, err := splitPath(u)
+	switch {
+	case err != nil:
+		return "/rollout/{other}"
+	case rest != "/chat/completions" && rest != "/models":
+		rest = "/{other}"
+	}
+	if at != nil {
+		return "/rollout/{rollout_id}/attempt/{attempt_id}/v1" + rest
+	}
+	return "/v1" + rest
+}
+
 // attemptInHeaders returns the attempt that a caller names in headers, as those
 // do that cannot change the path; nil when it names none. A path that names an
 // attempt takes precedence.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 )
@@ -44,6 +45,9 @@ func isTooLarge(err error) bool {
 func unreadable(err error) error {
 	if isTooLarge(err) {
 		return errTooLarge
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		return os.ErrDeadlineExceeded
 	}
 	return &refusal{http.StatusBadRequest, "the body is not valid gzip: " + err.Error()}
 }

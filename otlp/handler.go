@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"mime"
 	"net/http"
+	"os"
 	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
@@ -45,21 +46,21 @@ type Config struct {
 	Logger *slog.Logger
 	// MaxBody limits a request in bytes, as sent and unpacked; 0 means 256 MiB.
 	MaxBody int64
+	// Permit refuses the spans of attempts that the caller may not touch; they
+	// count as rejected. Nil permits all.
+	Permit func(ctx context.Context, at store.Attempted) error
 }
 
 type handler struct {
-	spans SpanWriter
+	in    *Receiver
 	log   *slog.Logger
 	limit int64
 }
 
 // NewHandler returns the handler of the paths that [Serves] names.
 func NewHandler(spans SpanWriter, config Config) http.Handler {
-	log := config.Logger
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
-	}
-	return &handler{spans: spans, log: log, limit: cmp.Or(config.MaxBody, 256<<20)}
+	in := NewReceiver(spans, config)
+	return &handler{in: in, log: in.log, limit: cmp.Or(config.MaxBody, 256<<20)}
 }
 
 const protobuf = "application/x-protobuf"
@@ -98,14 +99,18 @@ func (h *handler) traces(w http.ResponseWriter, r *http.Request) {
 	out := responder{ResponseWriter: w, json: kind == "application/json", gzip: acceptsGzip(r.Header)}
 	traces, err := h.read(r, kind)
 	if err == nil {
-		var result outcome
-		if result, err = h.store(r.Context(), FromTraces(traces)); err == nil {
+		var result Rejected
+		if result, err = h.in.Receive(r.Context(), traces); err == nil {
 			out.success(result)
 			return
 		}
 	}
 	if refused := (*refusal)(nil); errors.As(err, &refused) {
 		out.refuse(refused)
+		return
+	}
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		out.refuse(&refusal{http.StatusRequestTimeout, "the export did not arrive in time; send it again"})
 		return
 	}
 	if r.Context().Err() != nil {
@@ -115,6 +120,10 @@ func (h *handler) traces(w http.ResponseWriter, r *http.Request) {
 	if errors.Is(err, store.ErrClosed) {
 		w.Header().Set("Retry-After", "1")
 		out.refuse(&refusal{http.StatusServiceUnavailable, "the server is shutting down; try again in a moment"})
+		return
+	}
+	if errors.Is(err, store.ErrFull) {
+		out.refuse(&refusal{http.StatusInsufficientStorage, "the disk of the server is full; nothing was stored"})
 		return
 	}
 	out.refuse(&refusal{http.StatusInternalServerError, "internal error"})
@@ -148,70 +157,19 @@ func (h *handler) read(r *http.Request, kind string) (ptrace.Traces, error) {
 	return req.Traces(), nil
 }
 
-// outcome is what an export left out.
-type outcome struct {
-	rejected int64
-	reason   string
-}
-
-// store numbers the spans that need it, stores them and counts those that the
-// store refused.
-func (h *handler) store(ctx context.Context, in Spans) (outcome, error) {
-	var out outcome
-	if in.Strays > 0 {
-		h.log.WarnContext(ctx, "spans name no rollout or no attempt and are left out", "spans", in.Strays)
-	}
-	if len(in.Unnumbered) > 0 {
-		attempts := make([]store.Attempted, len(in.Unnumbered))
-		for i, at := range in.Unnumbered {
-			attempts[i] = store.Attempted{RolloutID: in.Spans[at].RolloutID, AttemptID: in.Spans[at].AttemptID}
-		}
-		ids, err := h.spans.NextSequenceIDs(ctx, attempts)
-		if err != nil {
-			return out, fmt.Errorf("number the spans of an export: %w", err)
-		}
-		for i, at := range in.Unnumbered {
-			in.Spans[at].SequenceID = ids[i]
-		}
-	}
-	if len(in.Spans) == 0 {
-		return out, nil
-	}
-	added, err := h.spans.AddSpans(ctx, in.Spans)
-	if err != nil {
-		return out, fmt.Errorf("store the spans of an export: %w", err)
-	}
-	for i := range added {
-		if added[i].Err == nil {
-			continue
-		}
-		if out.rejected == 0 {
-			out.reason = added[i].Err.Error()
-		}
-		out.rejected++
-	}
-	if out.rejected > 1 {
-		out.reason = fmt.Sprintf("%d spans were not stored; the first: %s", out.rejected, out.reason)
-	}
-	if out.rejected > 0 {
-		h.log.WarnContext(ctx, "spans of an export were rejected", "spans", out.rejected, "err", out.reason)
-	}
-	return out, nil
-}
-
 // success answers an export; nothing at all means that all of it was stored.
-func (w *responder) success(o outcome) {
+func (w *responder) success(o Rejected) {
 	var body []byte
 	switch {
-	case w.json && o.rejected == 0:
+	case w.json && o.Spans == 0:
 		body = []byte("{}")
 	case w.json:
 		// 64-bit integers are strings in OTLP's JSON.
-		partial := map[string]string{"rejectedSpans": strconv.FormatInt(o.rejected, 10), "errorMessage": o.reason}
+		partial := map[string]string{"rejectedSpans": strconv.FormatInt(o.Spans, 10), "errorMessage": o.Reason}
 		body, _ = json.Marshal(map[string]any{"partialSuccess": partial})
-	case o.rejected > 0:
-		partial := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(o.rejected))
-		partial = protowire.AppendString(protowire.AppendTag(partial, 2, protowire.BytesType), o.reason)
+	case o.Spans > 0:
+		partial := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(o.Spans))
+		partial = protowire.AppendString(protowire.AppendTag(partial, 2, protowire.BytesType), o.Reason)
 		body = protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial)
 	}
 	w.write(http.StatusOK, body)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	agl "agentlightning"
@@ -136,7 +137,45 @@ func (r *Runner) resources(ctx context.Context, c *agent.Call) *AttemptError {
 	if c.Resources == nil {
 		c.Resources = agl.NamedResources{}
 	}
+	return r.token(ctx, c)
+}
+
+// tokenSource is a store at a server that may ask for tokens. Its answer is
+// empty when that does not.
+type tokenSource interface {
+	AttemptToken(ctx context.Context, at store.Attempted, lifetime time.Duration) (string, error)
+}
+
+// tokenSlack is how much longer than its attempt a token lives: for the last
+// spans of an agent that is out of time.
+const tokenSlack = 10 * time.Minute
+
+// token gets the key with which the agent calls models behind the server's
+// proxy, for it must not have the runner's own.
+func (r *Runner) token(ctx context.Context, c *agent.Call) *AttemptError {
+	source, ok := r.cfg.Store.(tokenSource)
+	if !ok || !slices.ContainsFunc(c.Resources, proxied) {
+		return nil
+	}
+	var lifetime time.Duration
+	if limit := c.Rollout.Config.TimeoutSeconds; limit != nil {
+		lifetime = time.Duration(*limit*float64(time.Second)) + tokenSlack
+	}
+	at := store.Attempted{RolloutID: c.Rollout.RolloutID, AttemptID: c.Rollout.Attempt.AttemptID}
+	err := persist(ctx, func(ctx context.Context) (err error) {
+		c.Token, err = source.AttemptToken(ctx, at, lifetime)
+		return err
+	})
+	if err != nil {
+		c.Resources = nil // the hooks are not called
+		return fail(ReasonResources, fmt.Errorf("get a token for the attempt: %w", err))
+	}
 	return nil
+}
+
+func proxied(r agl.NamedResource) bool {
+	_, ok := r.Resource.(agl.ProxyLLM)
+	return ok
 }
 
 // call runs the agent in a goroutine of its own, so that a panic stays there and

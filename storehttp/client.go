@@ -74,8 +74,11 @@ func NewClient(baseURL string, opts ...Option) (*Client, error) {
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
 		return nil, fmt.Errorf("server address %q: must look like http://127.0.0.1:4747", baseURL)
 	}
+	// A token in the address, as in http://agl:TOKEN@host, is sent as any other.
+	password, _ := u.User.Password()
+	u.User = nil
 	c := &Client{
-		base: base, window: 30 * time.Second, poll: 250 * time.Millisecond, chunk: waitChunk,
+		token: password, base: strings.TrimSuffix(u.String(), "/"), window: 30 * time.Second, poll: 250 * time.Millisecond, chunk: waitChunk,
 		log: slog.New(slog.DiscardHandler), calls: map[*context.CancelCauseFunc]struct{}{},
 	}
 	for _, o := range opts {

@@ -21,6 +21,9 @@ const waitChunk = 20 * time.Second
 
 // post sends a body and decodes the answer into out, unless that is nil.
 func (c *Client) post(ctx context.Context, path, key string, body []byte, out any) error {
+	if own := store.Key(ctx); own != "" {
+		key = own
+	}
 	return c.exchange(ctx, &request{method: http.MethodPost, path: path, key: key, body: body}, out)
 }
 
@@ -195,32 +198,4 @@ func (c *Client) UpdateRollout(ctx context.Context, rolloutID string, u store.Ro
 		err = c.post(ctx, "/rollouts/"+id, "", body, &r)
 	}
 	return r, err
-}
-
-// WaitForRollouts implements [store.RolloutStore].
-func (c *Client) WaitForRollouts(ctx context.Context, rolloutIDs []string, timeout time.Duration) ([]agl.Rollout, error) {
-	start := time.Now()
-	for {
-		chunk := c.chunk
-		if timeout >= 0 {
-			chunk = min(chunk, max(0, timeout-time.Since(start)))
-		}
-		b := newBody()
-		words(b, "rollout_ids", rolloutIDs)
-		b.float("timeout", chunk.Seconds())
-		body, err := b.close()
-		if err != nil {
-			return nil, err
-		}
-		done := []agl.Rollout{}
-		asked := time.Now()
-		r := &request{method: http.MethodPost, path: "/waits/rollouts", body: body, wait: chunk}
-		if err := c.exchange(ctx, r, &done); err != nil {
-			return nil, err
-		}
-		// An answer before its time means that all are done that exist.
-		if len(done) == len(rolloutIDs) || time.Since(asked) < chunk || timeout >= 0 && time.Since(start) >= timeout {
-			return done, nil
-		}
-	}
 }

@@ -15,6 +15,8 @@
 //	POST   queues/rollouts/release    {"rollouts":[…]}              undo claims
 //	GET    runs  runs/{id}  runs/{id}/metrics  runs/{id}/checkpoints/latest
 //	POST   runs  runs/{id}  runs/{id}/metrics  runs/{id}/checkpoints
+//	POST   waits/count                {ids, count or share}         wait for some of them
+//	POST   rollouts/{id}/attempts/{id}/token                        a token for one attempt
 //	GET POST DELETE  models                                         model backends
 //
 // Three headers work on every server of ours and are ignored by others:

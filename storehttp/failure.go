@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 
 	"agentlightning/internal/jsonx"
 	"agentlightning/store"
@@ -29,6 +30,10 @@ func failure(err error, requestID string) (status int, body []byte) {
 		return refused.status, detailBody(refused.detail)
 	case errors.Is(err, store.ErrNotFound):
 		return http.StatusNotFound, valueError(err.Error())
+	case errors.Is(err, store.ErrDenied):
+		return http.StatusForbidden, detailBody(err.Error())
+	case errors.Is(err, store.ErrKeyReused):
+		return http.StatusUnprocessableEntity, detailBody(err.Error())
 	case errors.Is(err, store.ErrConflict):
 		return http.StatusConflict, valueError(err.Error())
 	case errors.Is(err, store.ErrInvalid):
@@ -37,6 +42,8 @@ func failure(err error, requestID string) (status int, body []byte) {
 		return http.StatusServiceUnavailable, detailBody("the server is shutting down; try again in a moment")
 	case errors.Is(err, store.ErrFull):
 		return http.StatusInsufficientStorage, detailBody("the disk of the server is full; nothing was stored")
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, detailBody("the body did not arrive in time; send it again")
 	case errors.Is(err, errDisconnected), errors.Is(err, context.Canceled):
 		return statusClientClosed, detailBody(errDisconnected.Error())
 	case errors.Is(err, context.DeadlineExceeded):

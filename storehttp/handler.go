@@ -29,6 +29,9 @@ type Config struct {
 	// KeyLifetime is how long the answer of a request with an Idempotency-Key
 	// is kept; 0 means ten minutes.
 	KeyLifetime time.Duration
+	// Tokens signs what is issued for attempts; nil issues tokens that open
+	// nothing, for a server that asks for none.
+	Tokens TokenSigner
 }
 
 func (c Config) withDefaults() Config {
@@ -38,6 +41,9 @@ func (c Config) withDefaults() Config {
 	c.MaxBody = cmp.Or(c.MaxBody, 1<<30)
 	c.MaxWait = cmp.Or(c.MaxWait, time.Minute)
 	c.KeyLifetime = cmp.Or(c.KeyLifetime, 10*time.Minute)
+	if c.Tokens == nil {
+		c.Tokens = unchecked{}
+	}
 	return c
 }
 

@@ -149,7 +149,19 @@ func TestValidation(t *testing.T) {
 		{"bytes that are no text", "/rollouts", "{\"input\":\"\xff\"}", 400, `{"detail":"There was an error parsing the body"}`},
 		{
 			"too large", "/rollouts", `{"input":"` + strings.Repeat("x", 1000) + `"}`, 413,
-			`{"detail":"the body is too large for this server"}`,
+			`{"detail":"the body is longer than the 1000 bytes that this server takes; send it in smaller parts"}`,
+		},
+		{
+			"count and share", "/waits/count", `{"rollout_ids":["a"],"count":1,"share":0.5}`, 400,
+			`{"detail":"give either count, how many rollouts to wait for, or share, which part of them"}`,
+		},
+		{
+			"neither count nor share", "/waits/count", `{"rollout_ids":["a"]}`, 400,
+			`{"detail":"give either count, how many rollouts to wait for, or share, which part of them"}`,
+		},
+		{
+			"share that is more than all", "/waits/count", `{"rollout_ids":["a"],"share":1.5}`, 400,
+			`{"detail":"share must be between 0 and 1"}`,
 		},
 		{
 			"run with a number for its config", "/runs/r", `{"config":1,"status":"done"}`, 422,

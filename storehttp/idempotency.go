@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"agentlightning/store"
 )
 
 const (
@@ -17,8 +19,10 @@ const (
 )
 
 // keyring remembers the answers of requests that carry a key, so that a
-// request that is repeated because its answer was lost does nothing twice.
-// Failures are not remembered: repeating them is the point of a retry.
+// request that is repeated because its answer was lost does nothing twice. It
+// makes repetitions cheap and lets them wait for one another; the store gets
+// the key too, and remembers it over a restart. Failures are not remembered:
+// repeating them is the point of a retry.
 type keyring struct {
 	lifetime time.Duration
 	seed     maphash.Seed
@@ -63,7 +67,7 @@ func (k *keyring) once(ctx context.Context, key string, body []byte, do func(con
 			a := answer{err: errDisconnected} // what a panic leaves behind
 			defer func() { k.settle(entry, a) }()
 			// Not cut short when the client goes away: it comes back for the answer.
-			a = do(context.WithoutCancel(ctx))
+			a = do(store.WithKey(context.WithoutCancel(ctx), key))
 			return a
 		}
 		if entry.request != request {

@@ -4,10 +4,12 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -55,7 +57,10 @@ func (c *call) body(limit int64, required bool) (v value, ok bool, err error) {
 	c.raw = raw
 	if err != nil {
 		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return v, false, &refusal{http.StatusRequestEntityTooLarge, "the body is too large for this server"}
+			return v, false, tooLargeBody(tooLarge.Limit)
+		}
+		if errors.Is(err, os.ErrDeadlineExceeded) {
+			return v, false, os.ErrDeadlineExceeded
 		}
 		return v, false, errDisconnected
 	}
@@ -83,6 +88,11 @@ func (c *call) body(limit int64, required bool) (v value, ok bool, err error) {
 		return v, false, nil
 	}
 	return v, true, nil
+}
+
+func tooLargeBody(limit int64) error {
+	return &refusal{http.StatusRequestEntityTooLarge, fmt.Sprintf(
+		"the body is longer than the %d bytes that this server takes; send it in smaller parts", limit)}
 }
 
 // readAll reads a body of the length that its header announces, if it does.
@@ -138,6 +148,9 @@ func pythonSyntax(msg string) string {
 }
 
 func isJSON(contentType string) bool {
+	if contentType == "application/json" { // what nearly all send
+		return true
+	}
 	kind, _, err := mime.ParseMediaType(contentType)
 	if err != nil && kind == "" {
 		return false

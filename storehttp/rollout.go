@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math"
 	"net/http"
-	"time"
 
 	agl "agentlightning"
 	"agentlightning/store"
@@ -175,39 +174,4 @@ func (o object) notNull(names ...string) error {
 		}
 	}
 	return nil
-}
-
-func (h *handler) waitForRollouts(c *call) answer {
-	o, _, refused := h.bodyObject(c, true)
-	if refused != nil {
-		return *refused
-	}
-	var ids []string
-	if v, given := o.need("rollout_ids"); given {
-		ids = v.strings()
-	}
-	timeout := time.Duration(-1)
-	if seconds := o.floatOrNull("timeout"); seconds != nil {
-		timeout = waitTime(*seconds)
-	}
-	if !c.valid() {
-		return c.invalid()
-	}
-	done, err := h.store.WaitForRollouts(c.Context(), ids, timeout)
-	if err != nil {
-		return failed(err)
-	}
-	return ok(appendItems(nil, done, appendRollout))
-}
-
-// waitTime converts seconds to wait: none or less checks once, more than can
-// be counted waits without limit.
-func waitTime(seconds float64) time.Duration {
-	switch {
-	case !(seconds > 0): // NaN too
-		return 0
-	case seconds > float64(math.MaxInt64)/float64(time.Second):
-		return -1
-	}
-	return time.Duration(seconds * float64(time.Second))
 }

@@ -36,12 +36,15 @@ func routes() []route {
 		{method: get, pattern: "rollouts/{rollout_id}", serve: (*handler).rollout},
 		{method: post, pattern: "rollouts/{rollout_id}", serve: (*handler).updateRollout},
 		{method: post, pattern: "waits/rollouts", serve: (*handler).waitForRollouts},
+		{method: post, pattern: "waits/count", serve: (*handler).waitForCount},
 
 		{method: post, pattern: "rollouts/{rollout_id}/attempts", serve: (*handler).startAttempt},
 		{method: get, pattern: "rollouts/{rollout_id}/attempts", serve: (*handler).listAttempts},
 		{method: post, pattern: "rollouts/{rollout_id}/attempts/search", serve: (*handler).searchAttempts},
 		{method: post, pattern: "rollouts/{rollout_id}/attempts/{attempt_id}", serve: (*handler).updateAttempt},
 		{method: get, pattern: "rollouts/{rollout_id}/attempts/latest", serve: (*handler).latestAttempt},
+
+		{method: post, pattern: "rollouts/{rollout_id}/attempts/{attempt_id}/token", serve: (*handler).attemptToken},
 
 		{method: post, pattern: "spans", serve: (*handler).addSpan},
 		{method: get, pattern: "spans", serve: (*handler).listSpans},
@@ -106,6 +109,21 @@ func match(table []route, method, path string) (r *route, params [2]string, allo
 		}
 	}
 	return nil, params, allow
+}
+
+// Templates returns a function that names the route of a request: its path with
+// ids replaced by what they are, such as /v1/agl/rollouts/{rollout_id}. The name
+// of what is no route is empty.
+func Templates() func(method, path string) string {
+	table := routes()
+	names := make(map[*route]string, len(table))
+	for i := range table {
+		names[&table[i]] = Prefix + "/" + table[i].pattern
+	}
+	return func(method, path string) string {
+		r, _, _ := match(table, method, path)
+		return names[r]
+	}
 }
 
 func (r *route) fits(segments []string) (params [2]string, ok bool) {

@@ -32,7 +32,7 @@ func (h *handler) addSpan(c *call) answer {
 		case !added[0].Stored:
 			return created([]byte("null"))
 		}
-		return created(added[0].Span.AppendJSON(nil))
+		return created(added[0].Span.AppendJSON(make([]byte, 0, len(c.raw)+len(c.raw)/8)))
 	})
 }
 

@@ -2,6 +2,7 @@ package storehttp
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"net"
 	"net/http"
@@ -12,12 +13,15 @@ import (
 // WatchConns makes the server notice a peer that reset its connection before it
 // read an answer, so that the claim in the answer is undone. Call it before
 // Serve and serve the listener that it returns. The reset is visible on Linux
-// and for TCP; elsewhere a claim is undone only when writing it fails.
+// and for TCP, below TLS too; elsewhere a claim is undone only when writing it fails.
 func WatchConns(server *http.Server, l net.Listener) net.Listener {
 	next := server.ConnContext
 	server.ConnContext = func(ctx context.Context, c net.Conn) context.Context {
 		if next != nil {
 			ctx = next(ctx, c)
+		}
+		if t, ok := c.(*tls.Conn); ok {
+			c = t.NetConn()
 		}
 		if w, ok := c.(*watched); ok {
 			ctx = context.WithValue(ctx, watchedKey{}, w)

@@ -1,7 +1,9 @@
 package storehttp_test
 
 import (
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -78,5 +80,40 @@ func TestPolling(t *testing.T) {
 	}()
 	if got := dequeue(t, b.client, time.Minute); len(got) != 1 || asked.Load() < 3 {
 		t.Errorf("dequeue = %v after %d requests, want a rollout after 3 or more", got, asked.Load())
+	}
+}
+
+// TestWaitForShare finishes a tenth of thirty rollouts, which is three.
+func TestWaitForShare(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	made := enqueue(t, b.store, slices.Repeat([]string{"1"}, 30)...)
+	ids := make([]string, len(made))
+	for i := range made {
+		ids[i] = made[i].RolloutID
+	}
+	list, err := json.Marshal(ids)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h := storehttp.NewHandler(b.store, storehttp.Config{})
+	ask := func(timeout string) int {
+		w := call(t, h, "POST", "/v1/agl/waits/count", `{"rollout_ids":`+string(list)+`,"share":0.1,"timeout":`+timeout+`}`)
+		var done []agl.Rollout
+		if err := json.Unmarshal(w.Body.Bytes(), &done); err != nil || w.Code != http.StatusOK {
+			t.Fatalf("waits/count = %d %s", w.Code, w.Body)
+		}
+		return len(done)
+	}
+	for i := range 3 {
+		if got := ask("0"); got != i {
+			t.Errorf("%d are answered as done, want %d", got, i)
+		}
+		if _, err := b.store.UpdateRollout(t.Context(), ids[i], store.RolloutUpdate{Status: store.To(agl.RolloutFailed)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if got := ask("null"); got != 3 {
+		t.Errorf("%d are answered as done, want 3", got)
 	}
 }

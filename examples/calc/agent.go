@@ -139,7 +139,7 @@ func (s *solver) call(ctx context.Context, call openai.ChatCompletionMessageTool
 	if call.Function.Name != calculator.Name {
 		return "error: there is no tool " + strconv.Quote(call.Function.Name), call.Function.Name + "(…)", nil
 	}
-	if err := json.Unmarshal([]byte(call.Function.Arguments), &arguments); err != nil {
+	if json.Unmarshal([]byte(call.Function.Arguments), &arguments) != nil {
 		return "error: the arguments are not JSON", call.Function.Name + "(" + call.Function.Arguments + ")", nil
 	}
 	result, err = s.tools.Evaluate(ctx, arguments.Expression)

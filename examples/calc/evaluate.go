@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strconv"
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
@@ -109,7 +110,7 @@ func chooseSamples(problems []problem.Problem, before, after map[string]talk) []
 				continue
 			}
 			shown[p.Kind] = true
-			out = append(out, sample{Question: p.Question, Answer: fmt.Sprint(p.Answer), Before: b.Lines, After: a.Lines})
+			out = append(out, sample{Question: p.Question, Answer: strconv.Itoa(p.Answer), Before: b.Lines, After: a.Lines})
 		}
 	}
 	return out

@@ -51,8 +51,10 @@ func small() plan {
 func parse(t *testing.T, args ...string) options {
 	t.Helper()
 	dir := t.TempDir()
-	o, err := parseOptions(append([]string{"--port", "0", "--db", filepath.Join(dir, "calc.db"),
-		"--data", filepath.Join(dir, "data"), "--report", filepath.Join(dir, "report.json"), "--agents", "8"}, args...), &bytes.Buffer{})
+	o, err := parseOptions(append([]string{
+		"--port", "0", "--db", filepath.Join(dir, "calc.db"),
+		"--data", filepath.Join(dir, "data"), "--report", filepath.Join(dir, "report.json"), "--agents", "8",
+	}, args...), &bytes.Buffer{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -40,7 +40,7 @@ func tuned() plan {
 		problems:    problem.Config{Train: 4000, Validation: 400, Test: 200, TestUnseen: 200},
 		warmupSteps: 700, warmupRows: 64, warmupRate: learner.Schedule{Peak: 4e-3, Final: 4e-4, Warmup: 20},
 		noise: problem.Noise{Operation: 0.2, Operands: 0.5, Later: 0.8, Length: 0.8},
-		steps: 90, tasks: 16, group: 8, epochs: 4, minibatch: 64,
+		steps: 90, tasks: 32, group: 8, epochs: 4, minibatch: 64,
 		rate: learner.Schedule{Peak: 3e-4, Final: 9e-5, Warmup: 10}, clipLow: 0.2, clipHigh: 0.3, validateEvery: 10,
 		model:   native.Config{Dim: 64, Layers: 2, Heads: 4, Hidden: 256, Context: 96},
 		silence: 15,
@@ -50,8 +50,10 @@ func tuned() plan {
 // limits are those of every rollout: an agent that hangs, or whose process was
 // killed, is replaced by another attempt.
 func (p plan) limits() agl.RolloutConfig {
-	return agl.RolloutConfig{TimeoutSeconds: new(60.0), UnresponsiveSeconds: &p.silence, MaxAttempts: 5,
-		RetryCondition: []agl.AttemptStatus{agl.AttemptFailed, agl.AttemptTimeout, agl.AttemptUnresponsive}}
+	return agl.RolloutConfig{
+		TimeoutSeconds: new(60.0), UnresponsiveSeconds: &p.silence, MaxAttempts: 5,
+		RetryCondition: []agl.AttemptStatus{agl.AttemptFailed, agl.AttemptTimeout, agl.AttemptUnresponsive},
+	}
 }
 
 // dataset is what a folder holds, or what the seed gives when there is none.

@@ -40,8 +40,10 @@ func startPolicy(ctx context.Context, config native.Config, logger *slog.Logger)
 		return nil, errors.Join(fmt.Errorf("serve the model: %w", err), model.Close())
 	}
 	p := &policy{model: model, tok: tok, endpoint: "http://" + listener.Addr().String() + "/v1", served: make(chan error, 1)}
-	p.server = &http.Server{Handler: native.NewServer(model, native.ServerConfig{Name: modelName, Logger: logger}),
-		ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug)}
+	p.server = &http.Server{
+		Handler:           native.NewServer(model, native.ServerConfig{Name: modelName, Logger: logger}),
+		ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(logger.Handler(), slog.LevelDebug),
+	}
 	go func() { p.served <- p.server.Serve(listener) }()
 	return p, nil
 }
@@ -71,11 +73,8 @@ func (p *policy) close() error {
 	return errors.Join(err, p.model.Close())
 }
 
-// resources lead agents to a model behind the proxy of a server.
-func resources(server, model, token string) agl.NamedResources {
-	llm := agl.ProxyLLM{Endpoint: server + "/v1", Model: model}
-	if token != "" {
-		llm.APIKey = &token
-	}
-	return agl.NamedResources{{Name: "main_llm", Resource: llm}}
+// resources lead agents to a model behind the proxy of a server. When that asks
+// for a token, runners give each attempt one of its own.
+func resources(server, model string) agl.NamedResources {
+	return agl.NamedResources{{Name: "main_llm", Resource: agl.ProxyLLM{Endpoint: server + "/v1", Model: model}}}
 }

@@ -93,20 +93,24 @@ func (p *process) kill() {
 }
 
 // TestProcessesThatAreKilled starts server, algorithm and runners as processes,
-// kills a runner and then the server, and expects a run that lost nothing.
+// kills a runner and then the server, and expects a run that lost nothing. The
+// server asks for a token, which algorithm and runners have and agents have not.
 func TestProcessesThatAreKilled(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	url := "http://" + freeAddress(t)
+	const token = "the token of this test"
 	serve := func() *process {
 		return launch(t, "agl", "serve", "--port", url[strings.LastIndex(url, ":")+1:], "--db", "sqlite:"+filepath.Join(dir, "agl.db"),
-			"--health-scan-interval", "200ms")
+			"--health-scan-interval", "200ms", "--auth-token", token)
 	}
-	runner := func() *process { return launch(t, "calc", "--role", "runner", "--server", url, "--agents", "4") }
+	runner := func() *process {
+		return launch(t, "calc", "--role", "runner", "--server", url, "--token", token, "--agents", "4")
+	}
 
 	first := runner() // before there is a server
 	reportFile := filepath.Join(dir, "report.json")
-	algorithm := launch(t, "calc", "--role", "algorithm", "--server", url, "--steps", "20",
+	algorithm := launch(t, "calc", "--role", "algorithm", "--server", url, "--token", token, "--steps", "20",
 		"--data", filepath.Join(dir, "data"), "--report", reportFile)
 	server := serve()
 	runner()

@@ -113,8 +113,10 @@ func runAll(ctx context.Context, o options, how plan, stdout io.Writer, logger *
 	if err != nil {
 		return err
 	}
-	err = trainer.Fit(ctx, trainer.Config{Agent: newSolver(o, tools).agent(), Algorithm: e, Store: s.store,
-		Concurrency: o.agents, Logger: logger}, train, val)
+	err = trainer.Fit(ctx, trainer.Config{
+		Agent: newSolver(o, tools).agent(), Algorithm: e, Store: s.store,
+		Concurrency: o.agents, Logger: logger,
+	}, train, val)
 	if err != nil {
 		return err
 	}
@@ -124,7 +126,8 @@ func runAll(ctx context.Context, o options, how plan, stdout io.Writer, logger *
 // abandonOpenWork cancels what an earlier run left in the queue: its model is gone.
 func abandonOpenWork(ctx context.Context, st store.Store) error {
 	page, err := st.QueryRollouts(ctx, store.RolloutQuery{StatusIn: []agl.RolloutStatus{
-		agl.RolloutQueuing, agl.RolloutRequeuing, agl.RolloutPreparing, agl.RolloutRunning}})
+		agl.RolloutQueuing, agl.RolloutRequeuing, agl.RolloutPreparing, agl.RolloutRunning,
+	}})
 	if err != nil {
 		return err
 	}
@@ -153,8 +156,10 @@ func runAlgorithm(ctx context.Context, o options, how plan, stdout io.Writer, lo
 	if err != nil {
 		return err
 	}
-	err = trainer.Fit(ctx, trainer.Config{Role: execution.RoleAlgorithm, ServerURL: o.server, Token: o.token,
-		Algorithm: e, Logger: logger}, train, val)
+	err = trainer.Fit(ctx, trainer.Config{
+		Role: execution.RoleAlgorithm, ServerURL: o.server, Token: o.token,
+		Algorithm: e, Logger: logger,
+	}, train, val)
 	if err != nil {
 		return err
 	}
@@ -169,8 +174,10 @@ func runRunner(ctx context.Context, o options, stdout io.Writer, logger *slog.Lo
 		return err
 	}
 	defer func() { err = errors.Join(err, tools.Close()) }()
-	err = trainer.Fit(ctx, trainer.Config{Role: execution.RoleRunner, ServerURL: o.server, Token: o.token,
-		Agent: newSolver(o, tools).agent(), Concurrency: o.agents, Logger: logger}, nil, nil)
+	err = trainer.Fit(ctx, trainer.Config{
+		Role: execution.RoleRunner, ServerURL: o.server, Token: o.token,
+		Agent: newSolver(o, tools).agent(), Concurrency: o.agents, Logger: logger,
+	}, nil, nil)
 	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 		return nil
 	}
@@ -231,8 +238,10 @@ func newExperiment(ctx context.Context, o options, how plan, server string, stdo
 	if err := p.offer(ctx, server, o.token); err != nil {
 		return nil, nil, errors.Join(err, p.close())
 	}
-	e := &experiment{options: o, plan: how, data: data, model: p.model, tok: p.tok,
-		resources: resources(server, modelName, o.token), show: newDisplay(stdout)}
+	e := &experiment{
+		options: o, plan: how, data: data, model: p.model, tok: p.tok,
+		resources: resources(server, modelName), show: newDisplay(stdout),
+	}
 	return e, func() error { e.show.close(); return p.close() }, nil
 }
 
@@ -257,7 +266,9 @@ func judge(ctx context.Context, o options, how plan, stdout io.Writer, logger *s
 	if _, err := probe.solve(ctx, agl.LLM{Endpoint: s.url + "/v1", Model: o.model}, data.Validation[0].Question, sampling{}); err != nil {
 		return fmt.Errorf("--model-endpoint %s: %w", o.endpoint, err)
 	}
-	e := &judgement{options: o, plan: how, data: data, resources: resources(s.url, o.model, ""), out: stdout}
-	return trainer.Fit(ctx, trainer.Config{Agent: newSolver(o, tools).agent(), Algorithm: e, Store: s.store,
-		Concurrency: o.agents, Logger: logger}, nil, nil)
+	e := &judgement{options: o, plan: how, data: data, resources: resources(s.url, o.model), out: stdout}
+	return trainer.Fit(ctx, trainer.Config{
+		Agent: newSolver(o, tools).agent(), Algorithm: e, Store: s.store,
+		Concurrency: o.agents, Logger: logger,
+	}, nil, nil)
 }

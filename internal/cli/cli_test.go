@@ -48,20 +48,31 @@ func serve(t *testing.T, args ...string) string {
 	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var out, errs syncBuffer
-	done := make(chan int, 1)
-	go func() { done <- cli.Run(ctx, append([]string{"serve", "--port", "0"}, args...), &out, &errs) }()
+	done := startServer(ctx, append([]string{"--port", "0"}, args...), &out, &errs)
 	t.Cleanup(func() {
 		stop()
 		if status := <-done; status != 0 {
 			t.Errorf("serve ended with %d: %s", status, errs.String())
 		}
 	})
+	return awaitURL(t, done, &out, &errs)
+}
+
+func startServer(ctx context.Context, args []string, out, errs *syncBuffer) chan int {
+	done := make(chan int, 1)
+	go func() { done <- cli.Run(ctx, append([]string{"serve"}, args...), out, errs) }()
+	return done
+}
+
+// awaitURL waits until a server says where it is.
+func awaitURL(t *testing.T, done chan int, out, errs *syncBuffer) string {
+	t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for range 2000 {
-		if _, rest, ok := strings.Cut(out.String(), "http://"); ok {
+		if _, rest, ok := strings.Cut(out.String(), " on http"); ok {
 			address, _, _ := strings.Cut(rest, ",")
-			return "http://" + address
+			return "http" + address
 		}
 		select {
 		case status := <-done:
@@ -102,6 +113,11 @@ func TestMistakesAreOneLineThatSaysWhatToDo(t *testing.T) {
 		{"sync", "must be full or normal", 2, []string{"serve", "--sync", "no", "--db", "sqlite:" + dir + "/x.db"}},
 		{"model", "must be NAME=BASE_URL", 2, []string{"serve", "--model", "x", "--db", "memory:"}},
 		{"log level", "must be debug, info, warning or error", 2, []string{"serve", "--log-level", "x"}},
+		{"log area", `there is no area "shop"`, 2, []string{"serve", "--log-level", "shop=info", "--db", "memory:"}},
+		{"log format", "must be text or json", 2, []string{"serve", "--log-format", "xml", "--db", "memory:"}},
+		{"log file", "no such file", 1, []string{"serve", "--log-file", dir + "/none/x.log", "--db", "memory:"}},
+		{"body size", "as in 1000000, 64MiB or 1GB", 2, []string{"serve", "--max-body", "lots"}},
+		{"half of TLS", "go together", 2, []string{"serve", "--tls-cert", "x.pem"}},
 		{"settings", `"prot" is not a setting`, 1, []string{"serve", "--config", settings}},
 		{"tracker", "must be prometheus or console", 2, []string{"store", "--tracker", "x"}},
 		{"no server", "connection refused", 1, []string{"rollouts", "ls"}},
@@ -212,7 +228,8 @@ func TestVersionAndHelp(t *testing.T) {
 	if status, out, _ := run(t, "version"); status != 0 || !strings.HasPrefix(out, "agl 0.") {
 		t.Errorf("version = %d, %q", status, out)
 	}
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"store", "--help"}, {"rollouts", "ls", "--help"}, {"rollouts", "show", "--help"}, {"version", "--help"}} {
+	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"store", "--help"}, {"rollouts", "ls", "--help"}, {"rollouts", "show", "--help"}, {"version", "--help"},
+		{"db", "--help"}, {"db", "check", "--help"}, {"db", "backup", "--help"}, {"db", "vacuum", "--help"}, {"db", "prune", "--help"}, {"doctor", "--help"}, {"agentops", "-h"}} {
 		status, out, _ := run(t, args...)
 		if status != 0 || len(args) > 1 && !strings.Contains(out, "Examples:") {
 			t.Errorf("agl %v = %d, %s, want help with an example", args, status, out)

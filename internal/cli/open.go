@@ -3,18 +3,18 @@ package cli
 import (
 	"context"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 
-	"agentlightning/store"
+	"agentlightning/internal/daemon"
+	"agentlightning/internal/logs"
 	"agentlightning/store/engine"
 	"agentlightning/store/memory"
 	"agentlightning/store/sqlite"
 )
 
 // openStore opens the store that a --db value names.
-func openStore(ctx context.Context, db, sync string, scan time.Duration, logger *slog.Logger) (store.Store, error) {
+func openStore(ctx context.Context, db, sync string, scan time.Duration, log *logs.Loggers, m *daemon.Metrics) (*engine.Store, error) {
 	kind, path, ok := strings.Cut(db, ":")
 	if !ok {
 		return nil, usageError{fmt.Errorf("--db %s: must be sqlite:PATH or memory:", db)}
@@ -28,7 +28,8 @@ func openStore(ctx context.Context, db, sync string, scan time.Duration, logger 
 			return nil, usageError{fmt.Errorf("--sync %s: must be full or normal", sync)}
 		}
 		var err error
-		if backend, err = sqlite.Open(ctx, sqlite.Config{Path: path, Sync: sqlite.Sync(sync), Logger: logger}); err != nil {
+		if backend, err = sqlite.Open(ctx, sqlite.Config{Path: path, Sync: sqlite.Sync(sync),
+			OnCommit: m.OnCommit, Logger: log.Logger("db")}); err != nil {
 			return nil, err
 		}
 	case kind == "sqlite":
@@ -36,5 +37,8 @@ func openStore(ctx context.Context, db, sync string, scan time.Duration, logger 
 	default:
 		return nil, usageError{fmt.Errorf("--db %s: %s databases are not supported yet; use sqlite:PATH or memory:", db, kind)}
 	}
-	return engine.New(backend, engine.Config{HealthScanInterval: scan, Logger: logger}), nil
+	return engine.New(backend, engine.Config{HealthScanInterval: scan, OnChange: m.OnChange, Logger: log.Logger("store")}), nil
 }
+
+// fewFiles is from how many connections on a server is in want of file handles.
+const fewFiles = 4096

@@ -3,7 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"log/slog"
+	"io"
 	"os"
 	"strings"
 	"time"
@@ -12,6 +12,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/internal/daemon"
+	"agentlightning/internal/logs"
 )
 
 type serveOptions struct {
@@ -21,8 +22,13 @@ type serveOptions struct {
 	authToken       string
 	insecure        bool
 	scan            time.Duration
-	logLevel        string
 	printConfig     bool
+
+	tlsCert, tlsKey               string
+	otlpPort                      int
+	maxBody                       byteSize
+	connectTimeout, timeout, idle time.Duration
+	logLevel, logFormat, logFile  string
 
 	// Options of release 0.3.
 	backend, mongoURI string
@@ -54,14 +60,23 @@ func newServe(name string) *cobra.Command {
 	f := cmd.Flags()
 	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; one that others reach needs --auth-token or --insecure")
 	f.IntVar(&o.port, "port", 4747, "port to listen on; 0 takes a free one")
-	f.StringVar(&o.db, "db", "sqlite:agl.db", "where to keep everything: sqlite:PATH or memory:")
+	f.IntVar(&o.otlpPort, "otlp-grpc-port", 0, "port for OTLP over gRPC, by custom 4317; 0 opens none (OTLP over HTTP is at /v1/traces)")
+	f.StringVar(&o.db, "db", defaultDB, "where to keep everything: sqlite:PATH or memory:")
 	f.StringVar(&o.sync, "sync", "full", "what an answer survives: full (power loss) or normal (death of the process)")
 	f.StringArrayVar(&o.models, "model", nil, "a model backend as NAME=BASE_URL (repeatable)")
 	f.StringArrayVar(&o.origins, "cors-origin", nil, "origin that browsers may call from, * for all (repeatable)")
 	f.StringVar(&o.authToken, "auth-token", "", "token that every request must carry")
 	f.BoolVar(&o.insecure, "insecure", false, "listen on a public address without a token")
 	f.DurationVar(&o.scan, "health-scan-interval", 10*time.Second, "at most how often attempts are checked for time-outs; 0s checks before every call that depends on it")
-	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "file with a certificate (PEM); with --tls-key the port speaks TLS")
+	f.StringVar(&o.tlsKey, "tls-key", "", "file with the key of the certificate (PEM)")
+	f.Var(&o.maxBody, "max-body", "most bytes of a request's body, such as 64MiB; 0 leaves it to each protocol")
+	f.DurationVar(&o.connectTimeout, "upstream-connect-timeout", 10*time.Second, "how long connecting to a model backend may take; 0s has no limit")
+	f.DurationVar(&o.timeout, "upstream-timeout", 10*time.Minute, "how long a model backend may take to begin its answer; 0s has no limit")
+	f.DurationVar(&o.idle, "upstream-idle-timeout", 2*time.Minute, "how long a model backend may pause in its answer; 0s has no limit")
+	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error; also by area, as in info,store=debug,proxy=warning ("+strings.Join(logs.Areas(), ", ")+")")
+	f.StringVar(&o.logFormat, "log-format", "text", "form of the log's lines: "+strings.Join(logs.Formats(), " or "))
+	f.StringVar(&o.logFile, "log-file", "", "file that the log is appended to, rather than standard error")
 	f.String(configFlag, "", "file with settings (YAML, the names of the flags as keys)")
 	f.BoolVar(&o.printConfig, "print-config", false, "print every setting with where it came from, and end")
 	f.StringVar(&o.backend, "backend", "", "as in release 0.3: memory is --db memory:")
@@ -83,40 +98,85 @@ func serve(cmd *cobra.Command, o *serveOptions) error {
 		printSettings(cmd.OutOrStdout(), cmd.Flags(), source)
 		return nil
 	}
-	level, err := logLevel(o.logLevel)
-	if err != nil {
-		return err
-	}
-	logger := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: level}))
 	models, err := parseModels(o.models)
 	if err != nil {
 		return err
 	}
-	if o.workers > 1 {
-		logger.Info("one process uses all cores; --n-workers has no effect", "n_workers", o.workers)
-	}
 	config := daemon.Config{Host: o.host, Port: o.port, AuthToken: o.authToken, Insecure: o.insecure,
-		CORSOrigins: o.origins, Models: models, Logger: logger}
-	return runServer(cmd, o, config)
+		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, Models: models,
+		UpstreamConnectTimeout: orNever(o.connectTimeout), UpstreamTimeout: orNever(o.timeout), UpstreamIdleTimeout: orNever(o.idle)}
+	if o.otlpPort != 0 {
+		config.OTLPGRPCPort = &o.otlpPort
+	}
+	if err := config.ValidateAddress(); err != nil {
+		return usageError{admitting(cmd, err)}
+	}
+	return o.run(cmd, config)
 }
 
-func runServer(cmd *cobra.Command, o *serveOptions, config daemon.Config) (err error) {
-	ctx := cmd.Context()
-	if err := config.ValidateAddress(); err != nil {
-		return usageError{err}
+// orNever translates a limit: none is 0 on the command line and negative for the proxy.
+func orNever(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
 	}
-	kept, err := openStore(ctx, o.db, o.sync, o.scan, config.Logger)
+	return d
+}
+
+func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error) {
+	ctx := cmd.Context()
+	loggers, closeLog, err := o.openLog(cmd.ErrOrStderr())
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeLog()) }()
+	config.Log = loggers.Logger
+	config.Logger = loggers.Logger("")
+	if o.workers > 1 {
+		config.Logger.InfoContext(ctx, "one process uses all cores; --n-workers has no effect", "n_workers", o.workers)
+	}
+	if config.Metrics, err = daemon.NewMetrics(); err != nil {
+		return fmt.Errorf("metrics: %w", err)
+	}
+	kept, err := openStore(ctx, o.db, o.sync, o.scan, loggers, config.Metrics)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, kept.Close()) }()
+	defer giveHeapRoom()()
 	config.Store = kept
 	server, err := daemon.Listen(ctx, config)
 	if err != nil {
 		return err
 	}
+	if files, ok := openFiles(); ok && files < fewFiles {
+		config.Logger.WarnContext(ctx, "few files may be open at once, so many runners may be refused; raise the hard limit, as with 'ulimit -Hn 65536'", "open_files", files)
+	}
 	fmt.Fprintf(cmd.OutOrStdout(), "agl: dashboard and API on %s, data in %s\n", server.URL(), o.db)
+	if at := server.OTLPGRPCAddress(); at != "" {
+		fmt.Fprintf(cmd.OutOrStdout(), "agl: OTLP over gRPC on %s\n", at)
+	}
 	return server.Run(ctx)
+}
+
+// openLog returns the loggers that the flags describe and what closes their file.
+func (o *serveOptions) openLog(stderr io.Writer) (*logs.Loggers, func() error, error) {
+	levels, err := logs.ParseLevels(o.logLevel)
+	if err != nil {
+		return nil, nil, usageError{fmt.Errorf("--log-level %w", err)}
+	}
+	out, closeFile := stderr, func() error { return nil }
+	if o.logFile != "" {
+		f, err := os.OpenFile(o.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		if err != nil {
+			return nil, nil, fmt.Errorf("--log-file: %w", err)
+		}
+		out, closeFile = f, f.Close
+	}
+	loggers, err := logs.New(out, o.logFormat, levels)
+	if err != nil {
+		return nil, nil, usageError{errors.Join(fmt.Errorf("--log-format %w", err), closeFile())}
+	}
+	return loggers, closeFile, nil
 }
 
 // applyOld honours the options of release 0.3.
@@ -148,15 +208,4 @@ func parseModels(entries []string) ([]agl.Model, error) {
 		models = append(models, agl.Model{Name: name, Endpoint: endpoint})
 	}
 	return models, nil
-}
-
-func logLevel(name string) (slog.Level, error) {
-	var level slog.Level
-	if strings.EqualFold(name, "warning") {
-		name = "warn"
-	}
-	if err := level.UnmarshalText([]byte(name)); err != nil {
-		return 0, usageError{fmt.Errorf("--log-level %s: must be debug, info, warning or error", name)}
-	}
-	return level, nil
 }

@@ -24,13 +24,20 @@ func newVersion() *cobra.Command {
 }
 
 func version() string {
-	text := "agl " + release
-	if info, ok := debug.ReadBuildInfo(); ok {
-		for _, s := range info.Settings {
-			if s.Key == "vcs.revision" && len(s.Value) >= 12 {
-				text += " " + s.Value[:12]
-			}
+	return fmt.Sprintf("agl %s%s %s %s/%s", release, revision(), runtime.Version(), runtime.GOOS, runtime.GOARCH)
+}
+
+// revision is a space and the commit that the binary was built from, if the
+// build noted it.
+func revision() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return ""
+	}
+	for _, s := range info.Settings {
+		if s.Key == "vcs.revision" && len(s.Value) >= 12 {
+			return " " + s.Value[:12]
 		}
 	}
-	return fmt.Sprintf("%s %s %s/%s", text, runtime.Version(), runtime.GOOS, runtime.GOARCH)
+	return ""
 }

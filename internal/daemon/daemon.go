@@ -3,28 +3,25 @@ package daemon
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	agl "agentlightning"
+	"agentlightning/internal/access"
 	"agentlightning/store"
 	"agentlightning/storehttp"
 )
 
-const (
-	// shutdownGrace is how long requests may go on after the server was asked to stop.
-	shutdownGrace = 8 * time.Second
-	// maxHeaderBytes lets query strings be long: at least 1 MiB of request line.
-	maxHeaderBytes = 2 << 20
-)
+// shutdownGrace is how long requests may go on after the server was asked to stop.
+const shutdownGrace = 8 * time.Second
 
 // Config says what to serve and where.
 type Config struct {
@@ -35,17 +32,35 @@ type Config struct {
 	Host string
 	// Port is the port to listen on; 0 takes any free one.
 	Port int
+	// OTLPGRPCPort is a second port, for OTLP over gRPC; nil opens none.
+	OTLPGRPCPort *int
 	// AuthToken must come with every request except health checks and the
 	// dashboard's files; empty asks for none.
 	AuthToken string
+	// TLSCert and TLSKey are files in PEM with which the port speaks TLS; both or
+	// neither.
+	TLSCert, TLSKey string
 	// Insecure permits a public address without a token.
 	Insecure bool
 	// CORSOrigins are the origins that browsers may call from; "*" means all.
 	CORSOrigins []string
 	// Models are backends of the proxy beside those kept in the store.
 	Models []agl.Model
+	// MaxBody bounds the bodies of requests in bytes, below the limits that each
+	// protocol has anyway; 0 leaves it to those.
+	MaxBody int64
+	// UpstreamConnectTimeout, UpstreamTimeout and UpstreamIdleTimeout limit what
+	// model backends may take, as in [llmproxy.Config].
+	UpstreamConnectTimeout, UpstreamTimeout, UpstreamIdleTimeout time.Duration
+	// Metrics are served; nil means those that the server sees by itself.
+	Metrics *Metrics
+	// Log returns the logger of an area of the server, see package logs, or of
+	// the server itself for the empty one. Nil means Logger for all.
+	Log func(area string) *slog.Logger
 	// Logger receives life events; nil discards.
 	Logger *slog.Logger
+
+	pace pace // of clients; tests have no half a minute
 }
 
 func (c Config) withDefaults() Config {
@@ -55,6 +70,10 @@ func (c Config) withDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
+	if c.Log == nil {
+		c.Log = func(string) *slog.Logger { return c.Logger }
+	}
+	c.pace = c.pace.withDefaults()
 	return c
 }
 
@@ -71,10 +90,26 @@ func (c Config) ValidateAddress() error {
 	if c.Port < 0 || c.Port > 65535 {
 		return fmt.Errorf("port %d: must be between 0 and 65535", c.Port)
 	}
+	if p := c.OTLPGRPCPort; p != nil && (*p < 0 || *p > 65535 || *p == c.Port && *p != 0) {
+		return fmt.Errorf("--otlp-grpc-port %d: must be between 1 and 65535, and not that of --port", *p)
+	}
+	if (c.TLSCert == "") != (c.TLSKey == "") {
+		return errors.New("--tls-cert and --tls-key go together: give both files, or neither")
+	}
+	if c.MaxBody < 0 {
+		return fmt.Errorf("--max-body %d: must not be negative", c.MaxBody)
+	}
 	if c.Host != "" && !loopback(c.Host) && c.AuthToken == "" && !c.Insecure {
-		return fmt.Errorf("host %s is reachable by others: set --auth-token (or AGL_AUTH_TOKEN), or pass --insecure", c.Host)
+		return &OpenAddressError{c.Host}
 	}
 	return nil
+}
+
+// OpenAddressError is an address that others reach and that nothing guards.
+type OpenAddressError struct{ Host string }
+
+func (e *OpenAddressError) Error() string {
+	return fmt.Sprintf("host %s is reachable by others: set --auth-token (or AGL_AUTH_TOKEN), or pass --insecure", e.Host)
 }
 
 func loopback(host string) bool {
@@ -89,8 +124,10 @@ func loopback(host string) bool {
 type Server struct {
 	config   Config
 	listener net.Listener
-	handler  http.Handler
-	release  func() error // ends what the handler holds
+	tls      *tls.Config   // nil speaks plain HTTP
+	guard    *access.Guard // nil asks for no token
+	routed   *routed
+	grpc     *grpcPort // nil without OTLP over gRPC
 }
 
 // Listen binds the port and assembles the routes. Requests are answered once
@@ -100,21 +137,59 @@ func Listen(ctx context.Context, c Config) (*Server, error) {
 		return nil, err
 	}
 	c = c.withDefaults()
-	address := net.JoinHostPort(c.Host, strconv.Itoa(c.Port))
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", address)
-	switch {
-	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("cannot listen on %s: address in use; stop the other process or pass another --port", address)
-	case err != nil:
-		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+	listener, err := listen(ctx, net.JoinHostPort(c.Host, strconv.Itoa(c.Port)), "--port")
+	if err != nil {
+		return nil, err
 	}
 	s := &Server{config: c, listener: listener}
-	s.handler, s.release, err = routes(c, prometheus.NewRegistry())
-	if err != nil {
+	if err := s.assemble(ctx); err != nil {
 		return nil, errors.Join(err, listener.Close())
 	}
 	return s, nil
+}
+
+// listen binds an address; flag is what chooses another one.
+func listen(ctx context.Context, address, flag string) (net.Listener, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("cannot listen on %s: address in use; stop the other process or pass another %s", address, flag)
+	case err != nil:
+		return nil, fmt.Errorf("cannot listen on %s: %w", address, err)
+	}
+	return listener, nil
+}
+
+// assemble prepares everything but the port.
+func (s *Server) assemble(ctx context.Context) (err error) {
+	c := s.config
+	if c.TLSCert != "" {
+		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		if err != nil {
+			return fmt.Errorf("--tls-cert %s, --tls-key %s: %w", c.TLSCert, c.TLSKey, err)
+		}
+		s.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+	}
+	if c.Metrics == nil {
+		if c.Metrics, err = NewMetrics(); err != nil {
+			return fmt.Errorf("metrics: %w", err)
+		}
+	}
+	signer, err := newSigner(ctx, c)
+	if err != nil {
+		return fmt.Errorf("secret of the tokens of attempts: %w", err)
+	}
+	if c.AuthToken != "" {
+		s.guard = access.NewGuard(c.AuthToken, signer)
+	}
+	s.config = c
+	if s.routed, err = routes(c, s.guard, signer); err != nil {
+		return err
+	}
+	if err := s.listenGRPC(ctx, s.routed.traces); err != nil {
+		return errors.Join(err, s.routed.release())
+	}
+	return nil
 }
 
 // URL is the root address for clients on this machine.
@@ -123,31 +198,57 @@ func (s *Server) URL() string {
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
 		host = "127.0.0.1"
 	}
-	return "http://" + net.JoinHostPort(host, port)
+	scheme := "http://"
+	if s.tls != nil {
+		scheme = "https://"
+	}
+	return scheme + net.JoinHostPort(host, port)
+}
+
+// OTLPGRPCAddress is where OTLP over gRPC is served, empty when it is not.
+func (s *Server) OTLPGRPCAddress() string {
+	if s.grpc == nil {
+		return ""
+	}
+	return s.grpc.listener.Addr().String()
 }
 
 // Handler is what the server answers with.
-func (s *Server) Handler() http.Handler { return s.handler }
+func (s *Server) Handler() http.Handler { return s.routed.handler }
 
 // Run serves until ctx ends, then stops within ten seconds: it takes no new
 // requests, ends those that wait, and lets the others finish.
 func (s *Server) Run(ctx context.Context) (err error) {
-	defer func() { err = errors.Join(err, s.release()) }()
+	defer func() { err = errors.Join(err, s.routed.release()) }()
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
 	server := &http.Server{
-		Handler:           s.handler,
-		ReadHeaderTimeout: 30 * time.Second,
-		IdleTimeout:       2 * time.Minute,
+		Handler:           s.routed.handler,
+		ReadHeaderTimeout: headerTimeout,
+		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          slog.NewLogLogger(s.config.Logger.Handler(), slog.LevelDebug),
 	}
+	listener := storehttp.WatchConns(server, s.listener)
+	if s.tls != nil {
+		// No HTTP/2: its streams share a connection, so that the loss of one
+		// answer could not be told, and each would need limits of its own.
+		listener = tls.NewListener(listener, s.tls)
+	}
 	served := make(chan error, 1)
-	go func() { served <- server.Serve(storehttp.WatchConns(server, s.listener)) }()
+	go func() { served <- server.Serve(listener) }()
+	exports := make(chan error, 1) // stays empty without OTLP over gRPC
+	if s.grpc != nil {
+		go func() { exports <- s.grpc.server.Serve(s.grpc.listener) }()
+	}
 	select {
-	case err := <-served:
-		return fmt.Errorf("server on %s: %w", s.listener.Addr(), err)
+	case err = <-served:
+		err = fmt.Errorf("server on %s: %w", s.listener.Addr(), err)
+		served <- nil
+	case err = <-exports:
+		err = fmt.Errorf("OTLP over gRPC on %s: %w", s.grpc.listener.Addr(), err)
+		exports <- nil
 	case <-ctx.Done():
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
@@ -156,13 +257,21 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	// to end by themselves, then their contexts end.
 	release := time.AfterFunc(shutdownGrace/8, endRequests)
 	defer release.Stop()
-	err = server.Shutdown(stop)
-	if errors.Is(err, context.DeadlineExceeded) {
-		err = server.Close()
+	var calls sync.WaitGroup
+	if s.grpc != nil {
+		calls.Go(func() {
+			s.grpc.stop(stop)
+			<-exports
+		})
 	}
+	stopped := server.Shutdown(stop)
+	if errors.Is(stopped, context.DeadlineExceeded) {
+		stopped = server.Close()
+	}
+	calls.Wait()
 	<-served
-	if err != nil {
-		return fmt.Errorf("stop server on %s: %w", s.listener.Addr(), err)
+	if stopped != nil {
+		err = errors.Join(err, fmt.Errorf("stop server on %s: %w", s.listener.Addr(), stopped))
 	}
-	return nil
+	return err
 }

@@ -22,8 +22,10 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // start runs a server on a free port until the test ends.
 func start(t *testing.T, c daemon.Config) (url string, st store.Store) {
 	t.Helper()
-	st = engine.New(memory.New(), engine.Config{})
-	c.Store = st
+	if c.Store == nil {
+		c.Store = engine.New(memory.New(), engine.Config{})
+	}
+	st = c.Store
 	server, err := daemon.Listen(t.Context(), c)
 	if err != nil {
 		t.Fatal(err)

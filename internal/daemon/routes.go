@@ -1,57 +1,85 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	agl "agentlightning"
 	"agentlightning/dashboard"
 	"agentlightning/gateway"
+	"agentlightning/internal/access"
 	"agentlightning/llmproxy"
 	"agentlightning/otlp"
 	"agentlightning/store"
+	"agentlightning/store/observed"
 	"agentlightning/storehttp"
 )
 
-// routes puts every protocol behind one handler, and returns what to call once
-// it is no longer used. What no route matches is the dashboard's.
-func routes(c Config, registry *prometheus.Registry) (http.Handler, func() error, error) {
-	registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	proxy, err := llmproxy.New(llmproxy.Config{Sink: c.Store, Attempts: c.Store, Models: c.Store, Static: c.Models,
-		Logger: c.Logger, Metrics: registry})
+// routed is every protocol over one store.
+type routed struct {
+	handler http.Handler
+	traces  *otlp.Receiver
+	release func() error // ends what the handler holds, once it is no longer used
+}
+
+// routes puts every protocol behind one handler. What no route matches is the
+// dashboard's.
+func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, error) {
+	registry := c.Metrics.registry
+	kept := observed.New(c.Store, c.Metrics.store)
+	proxy, err := llmproxy.New(llmproxy.Config{Sink: kept, Attempts: kept, Models: kept, Static: c.Models,
+		UpstreamConnectTimeout: c.UpstreamConnectTimeout, UpstreamTimeout: c.UpstreamTimeout,
+		UpstreamIdleTimeout: c.UpstreamIdleTimeout, Logger: c.Log("proxy"), Metrics: registry})
 	if err != nil {
-		return nil, nil, fmt.Errorf("model proxy: %w", err)
+		return nil, fmt.Errorf("model proxy: %w", err)
 	}
-	shared := watched{c.Store, proxy}
-	api := storehttp.NewHandler(shared, storehttp.Config{Logger: c.Logger})
-	traces := otlp.NewHandler(c.Store, otlp.Config{Logger: c.Logger})
-	models := gateway.NewHandler(shared, c.Logger)
+	if q, ok := c.Store.(queued); ok {
+		if err := registry.Register(queueMetrics{q}); err != nil {
+			return nil, errors.Join(fmt.Errorf("metrics of the queue: %w", err), proxy.Close())
+		}
+	}
+	shared := watched{kept, proxy}
+	api := storehttp.NewHandler(access.Scoped(shared), storehttp.Config{Logger: c.Log("store"), Tokens: signer})
+	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
+	traces := otlp.NewHandler(kept, exports)
+	models := gateway.NewHandler(shared, c.Log("gateway"))
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	pages := dashboard.Handler()
+	described, err := document()
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("description of the interface: %w", err), proxy.Close())
+	}
 
 	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch area(r.URL.Path) {
-		case "store":
+		case areaStore:
 			api.ServeHTTP(w, r)
-		case "otlp":
+		case areaOTLP:
 			traces.ServeHTTP(w, r)
-		case "proxy":
+		case areaProxy:
 			proxy.ServeHTTP(w, r)
-		case "gateway":
+		case areaGateway:
 			models.ServeHTTP(w, r)
-		case "metrics":
+		case areaMetrics:
 			metrics.ServeHTTP(w, r)
+		case areaDocument:
+			described.ServeHTTP(w, r)
 		default:
 			pages.ServeHTTP(w, r)
 		}
 	})
-	return withRequestID(storehttp.CORS(c.CORSOrigins, withToken(inner, c.AuthToken, open))), proxy.Close, nil
+	outer := storehttp.CORS(c.CORSOrigins, withLimits(withGuard(inner, guard), c.MaxBody, c.pace))
+	return &routed{
+		handler: observe(outer, c.Metrics, namer(), c.pace, c.Log("http")),
+		traces:  otlp.NewReceiver(kept, exports),
+		release: proxy.Close,
+	}, nil
 }
 
 // watched is a store whose proxy learns of new model backends at once.
@@ -74,33 +102,66 @@ func (w watched) DeleteModels(ctx context.Context, name string) error {
 	return w.proxy.Refresh(ctx)
 }
 
-// area names what a path belongs to; empty is the dashboard.
+// What paths belong to.
+const (
+	areaPages   = ""
+	areaStore   = "store"
+	areaOTLP    = "otlp"
+	areaProxy   = "proxy"
+	areaGateway = "gateway"
+	areaMetrics = "metrics"
+
+	areaDocument = "openapi"
+)
+
+// area names what a path belongs to.
 func area(path string) string {
 	switch {
-	case strings.HasPrefix(path, "/v1/agl/") || path == "/v1/agl":
-		return "store"
-	case path == "/v1/traces", path == "/v1/metrics", path == "/v1/logs", path == "/v1/development/profiles":
-		return "otlp"
+	case strings.HasPrefix(path, storehttp.Prefix+"/") || path == storehttp.Prefix:
+		return areaStore
+	case otlp.Serves(path):
+		return areaOTLP
 	case path == "/metrics", path == "/v1/prometheus", path == "/v1/prometheus/":
-		return "metrics"
+		return areaMetrics
+	case path == openAPIPath:
+		return areaDocument
 	case strings.HasPrefix(path, "/rollout/"), strings.HasPrefix(path, "/v1/"):
-		return "proxy"
+		return areaProxy
 	case path == "/healthz", strings.HasPrefix(path, "/api/"):
-		return "gateway"
+		return areaGateway
 	}
-	return ""
+	return areaPages
 }
 
 // open tells which requests need no token: health checks and the dashboard's files.
 func open(r *http.Request) bool {
 	path := r.URL.Path
-	return path == "/healthz" || path == "/v1/agl/health" || area(path) == ""
+	return path == "/healthz" || path == storehttp.Prefix+"/health" || area(path) == areaPages
 }
 
-// withRequestID numbers every answer, so that it and a log line can be put together.
-func withRequestID(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		storehttp.RequestID(w)
-		next.ServeHTTP(w, r)
-	})
+// namer returns what metrics call the path of a request: ids are replaced by
+// their names, and what nobody serves has one name for each area, so that
+// callers cannot make labels up.
+func namer() func(*http.Request) string {
+	api := storehttp.Templates()
+	return func(r *http.Request) string {
+		path := r.URL.Path
+		switch area(path) {
+		case areaStore:
+			return cmp.Or(api(r.Method, path), storehttp.Prefix+"/{other}")
+		case areaOTLP, areaMetrics, areaDocument:
+			return path
+		case areaProxy:
+			return llmproxy.Template(r.URL)
+		case areaGateway:
+			if path == "/healthz" || path == "/api/models" {
+				return path
+			}
+			return "/api/{other}"
+		}
+		if path == "/" {
+			return path
+		}
+		return "/{page}"
+	}
 }

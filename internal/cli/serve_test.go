@@ -1,0 +1,88 @@
+package cli_test
+
+import (
+	"context"
+	"encoding/json"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+	"testing"
+)
+
+// TestRefusalShowsTheCommandThatAdmits runs what the refusal says, as a shell does.
+func TestRefusalShowsTheCommandThatAdmits(t *testing.T) {
+	t.Parallel()
+	model := "a=http://127.0.0.1:1/v1?x=1&y='2'"
+	db := "sqlite:" + filepath.Join(t.TempDir(), "my agl.db")
+	status, _, stderr := run(t, "serve", "--host", "0.0.0.0", "--port", "0", "--db", db, "--model", model, "--sync=normal", "--cors-origin", "*")
+	if status != 2 || strings.Count(stderr, "\n") != 1 {
+		t.Fatalf("serve on 0.0.0.0 = %d, %q, want 2 and one line", status, stderr)
+	}
+	_, command, _ := strings.Cut(strings.TrimSpace(stderr), "given the token: ")
+	token, rest, _ := strings.Cut(command, " agl serve ")
+	if !regexp.MustCompile(`^AGL_AUTH_TOKEN=[0-9a-f]{48}$`).MatchString(token) {
+		t.Fatalf("the command is %q, want a token that nobody guesses in its environment", command)
+	}
+	if runtime.GOOS == "windows" {
+		t.Skip("windows: there is no shell that reads the command")
+	}
+	words, err := exec.CommandContext(t.Context(), "sh", "-c", `printf '%s\n' `+rest).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	args := strings.Split(strings.TrimSpace(string(words)), "\n")
+	ctx, stop := context.WithCancel(t.Context())
+	var out, errs syncBuffer
+	done := startServer(ctx, append([]string{"--auth-token", strings.TrimPrefix(token, "AGL_AUTH_TOKEN=")}, args...), &out, &errs)
+	url := awaitURL(t, done, &out, &errs)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", url+"/v1/models", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+strings.TrimPrefix(token, "AGL_AUTH_TOKEN="))
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	if res.StatusCode != http.StatusOK {
+		t.Errorf("GET /v1/models with the token = %d, want 200", res.StatusCode)
+	}
+	stop()
+	if status := <-done; status != 0 {
+		t.Errorf("the command of the refusal ended with %d: %s", status, errs.String())
+	}
+}
+
+func TestLogGoesWhereItIsSent(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "agl.log")
+	url := serve(t, "--db", "memory:", "--log-level", "error,http=debug", "--log-format", "json", "--log-file", file)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", url+"/healthz", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var line struct {
+		Msg, Area, Path string
+		RequestID       string `json:"request_id"`
+		Status          int
+	}
+	first, _, _ := strings.Cut(string(text), "\n")
+	if err := json.Unmarshal([]byte(first), &line); err != nil || line.Area != "http" || line.Path != "/healthz" ||
+		line.Status != 200 || line.RequestID != res.Header.Get("X-Request-Id") {
+		t.Errorf("the log is %q, %v, want the request with the id %s", text, err, res.Header.Get("X-Request-Id"))
+	}
+}

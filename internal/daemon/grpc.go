@@ -1,0 +1,93 @@
+package daemon
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"net"
+	"net/http"
+	"strconv"
+	"time"
+
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+
+	"agentlightning/internal/access"
+	"agentlightning/internal/logs"
+	"agentlightning/otlp"
+	"agentlightning/otlp/otlpgrpc"
+)
+
+// grpcPort is the second port of a server, for OTLP over gRPC.
+type grpcPort struct {
+	listener net.Listener
+	server   *grpc.Server
+}
+
+// listenGRPC binds the port for OTLP over gRPC.
+func (s *Server) listenGRPC(ctx context.Context, in *otlp.Receiver) (err error) {
+	c := s.config
+	if c.OTLPGRPCPort == nil {
+		return nil
+	}
+	listener, err := listen(ctx, net.JoinHostPort(c.Host, strconv.Itoa(*c.OTLPGRPCPort)), "--otlp-grpc-port")
+	if err != nil {
+		return err
+	}
+	s.grpc = &grpcPort{listener, otlpgrpc.NewServer(in, otlpgrpc.Config{
+		Logger: c.Log("otlp"), MaxMessage: int(c.MaxBody), TLS: s.tls, Admit: s.admitGRPC,
+		Done: func(code codes.Code, took time.Duration) {
+			c.Metrics.request(otlpgrpc.Method, http.MethodPost, httpStatus(code), took)
+		},
+	})}
+	return nil
+}
+
+// admitGRPC is what withGuard does, for calls of gRPC.
+func (s *Server) admitGRPC(ctx context.Context, authorization, apiKey string) (context.Context, error) {
+	ctx = logs.WithRequestID(ctx, rand.Text())
+	if s.guard == nil {
+		return ctx, nil
+	}
+	grant, ok, err := s.guard.Admit(access.Presented(authorization, apiKey), time.Now())
+	switch {
+	case !ok:
+		return nil, errors.New(unauthorized(err))
+	case grant.Attempt != nil:
+		ctx = access.WithScope(ctx, *grant.Attempt)
+	}
+	return ctx, nil
+}
+
+// httpStatus is the status that an answer of gRPC would have over HTTP, so that
+// both are counted alike.
+func httpStatus(code codes.Code) int {
+	switch code {
+	case codes.OK:
+		return http.StatusOK
+	case codes.Unauthenticated:
+		return http.StatusUnauthorized
+	case codes.Canceled:
+		return statusClientClosed
+	case codes.ResourceExhausted:
+		return http.StatusInsufficientStorage
+	case codes.Unavailable, codes.DeadlineExceeded:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// stop lets calls finish until ctx ends.
+func (g *grpcPort) stop(ctx context.Context) {
+	stopped := make(chan struct{})
+	go func() {
+		defer close(stopped)
+		g.server.GracefulStop()
+	}()
+	select {
+	case <-stopped:
+	case <-ctx.Done():
+		g.server.Stop()
+		<-stopped
+	}
+}

@@ -1,0 +1,50 @@
+package daemon
+
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"agentlightning/internal/logs"
+	"agentlightning/storehttp"
+)
+
+// What a request counts as that has no status of its own.
+const (
+	statusClientClosed = 499 // the caller went away before there was an answer
+	statusCrashed      = 520 // the handler gave up
+)
+
+// observe numbers, counts and times requests, and gives their answers time.
+func observe(next http.Handler, m *Metrics, name func(*http.Request) string, p pace, log *slog.Logger) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		began := time.Now()
+		m.inFlight.Inc()
+		r = r.WithContext(logs.WithRequestID(r.Context(), storehttp.RequestID(w)))
+		out := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), pause: p.writePause}
+		out.allow(0)
+		path := name(r)
+		finished := false
+		defer func() {
+			m.inFlight.Dec()
+			took := time.Since(began)
+			status := out.status
+			switch {
+			case !finished: // a panic is on its way through here
+				status = statusCrashed
+			case status == 0 && r.Context().Err() != nil:
+				status = statusClientClosed
+			case status == 0:
+				status = http.StatusOK
+			}
+			m.request(path, r.Method, status, took)
+			if log.Enabled(r.Context(), slog.LevelDebug) {
+				log.DebugContext(r.Context(), "request", "peer", r.RemoteAddr, "method", r.Method, "path", r.URL.Path,
+					"status", status, "bytes", out.bytes, "elapsed", took)
+			}
+			out.allow(0) // for what the server itself still has to write
+		}()
+		next.ServeHTTP(out, r)
+		finished = true
+	})
+}

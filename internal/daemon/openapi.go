@@ -1,0 +1,171 @@
+package daemon
+
+import (
+	"net/http"
+
+	agl "agentlightning"
+	"agentlightning/internal/openapi"
+	"agentlightning/storehttp"
+)
+
+// apiVersion is that of the store protocol which the server speaks.
+const apiVersion = "0.3"
+
+// openAPI describes everything that the server answers but pages.
+func openAPI() *openapi.Document {
+	d := &openapi.Document{
+		Title: "Agent Lightning", Version: apiVersion, Schemas: schemas(),
+		Description: "Store, model proxy, OTLP and metrics on one port. With a server token every operation asks for it, " +
+			"except those without security; the token of an attempt opens that attempt's model calls and spans.",
+	}
+	for _, r := range storehttp.Routes() {
+		d.Operations = append(d.Operations, openapi.Operation{Method: r.Method, Path: r.Path, Tag: "store", Summary: r.Summary,
+			In: r.In, Out: r.Out, Query: r.Query, Status: r.Status, Open: r.Open, Failure: "Failure"})
+	}
+	d.Operations = append(d.Operations, otherOperations()...)
+	return d
+}
+
+// otherOperations are those of the other protocols.
+func otherOperations() []openapi.Operation {
+	const get, post, protobuf, text = http.MethodGet, http.MethodPost, "application/x-protobuf", "text/plain"
+	out := []openapi.Operation{
+		{Method: post, Path: "/v1/traces", Tag: "otlp", Summary: "Store the spans of an OTLP export, as protobuf or as JSON, gzip or not",
+			In: "any", InType: protobuf, Out: "any", OutType: protobuf, Status: 200},
+		{Method: post, Path: "/v1/metrics", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
+		{Method: post, Path: "/v1/logs", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
+		{Method: post, Path: "/v1/development/profiles", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
+
+		{Method: get, Path: "/healthz", Tag: "gateway", Summary: "Tell that the server is there", Out: "Health", Status: 200, Open: true},
+		{Method: get, Path: "/api/models", Tag: "gateway", Summary: "List model backends", Out: "[]Model", Status: 200},
+		{Method: post, Path: "/api/models", Tag: "gateway", Summary: "Add model backends, or replace those of the same name and endpoint",
+			In: "[]Model", Out: "[]Model", Status: 201, Failure: "Failure"},
+		{Method: http.MethodDelete, Path: "/api/models", Tag: "gateway", Summary: "Forget the backends of a name, or all",
+			Query: "model=:string", Out: "object", Status: 200},
+
+		{Method: get, Path: "/metrics", Tag: "operation", Summary: "Metrics for Prometheus", Out: "string", OutType: text, Status: 200},
+		{Method: get, Path: "/v1/prometheus", Tag: "operation", Summary: "Metrics for Prometheus, where release 0.3 has them", Out: "string", OutType: text, Status: 200},
+		{Method: get, Path: openAPIPath, Tag: "operation", Summary: "This document", Out: "object", Status: 200},
+	}
+	for _, at := range []struct{ prefix, of string }{
+		{"/v1", "; nothing is recorded"},
+		{"/rollout/{rollout_id}/attempt/{attempt_id}/v1", " of an attempt, recorded as one span"},
+	} {
+		out = append(out,
+			openapi.Operation{Method: post, Path: at.prefix + "/chat/completions", Tag: "proxy", Summary: "Call a model" + at.of,
+				In: "object", Out: "object", Status: 200, Failure: "ModelFailure"},
+			openapi.Operation{Method: get, Path: at.prefix + "/models", Tag: "proxy", Summary: "List the models that are served",
+				Out: "object", Status: 200, Failure: "ModelFailure"})
+	}
+	return out
+}
+
+// schemas are the objects of the protocol.
+func schemas() map[string]openapi.Schema {
+	const (
+		paging  = " limit=:integer offset=:integer sort_by=:string? sort_order=:SortOrder"
+		logic   = " filter_logic=:FilterLogic"
+		enqueue = "input:any mode=:Mode? resources_id=:string? config=:RolloutConfig? metadata=:object?"
+		rollout = "rollout_id:string input:any start_time:number end_time:number? mode:Mode? resources_id:string? " +
+			"status:RolloutStatus config:RolloutConfig metadata:object?"
+		model = "endpoint:string model:string api_key=:string? sampling_parameters=:object"
+	)
+	return map[string]openapi.Schema{
+		"RolloutStatus": openapi.Enum(agl.RolloutStatuses()...),
+		"AttemptStatus": openapi.Enum(agl.AttemptStatuses()...),
+		"WorkerStatus":  openapi.Enum(agl.WorkerIdle, agl.WorkerBusy, agl.WorkerUnknown),
+		"Mode":          openapi.Enum(agl.ModeTrain, agl.ModeVal, agl.ModeTest),
+		"StatusCode":    openapi.Enum(agl.StatusUnset, agl.StatusOK, agl.StatusError),
+		"RunStatus":     openapi.Enum(agl.RunRunning, agl.RunSucceeded, agl.RunFailed, agl.RunInterrupted),
+		"SortOrder":     openapi.Enum("asc", "desc"),
+		"FilterLogic":   openapi.Enum("and", "or"),
+
+		"Health":       openapi.Object("status:string"),
+		"Statistics":   openapi.Object("name:string total_rollouts:integer total_attempts:integer total_spans:integer total_resources:integer total_workers:integer uptime:number"),
+		"Failure":      openapi.Object("detail:any error_type=:string traceback=:string request_id=:string"),
+		"ModelFailure": openapi.Object("error:object"),
+		"Paging":       openapi.Object(paging),
+
+		"RolloutConfig":    openapi.Object("timeout_seconds=:number? unresponsive_seconds=:number? max_attempts=:integer retry_condition=:[]AttemptStatus"),
+		"Rollout":          openapi.Object(rollout),
+		"AttemptedRollout": openapi.Object(rollout + " attempt=:Attempt"),
+		"Attempt": openapi.Object("rollout_id:string attempt_id:string sequence_id:integer start_time:number end_time:number? " +
+			"status:AttemptStatus worker_id:string? last_heartbeat_time:number? metadata:object?"),
+		"RolloutPage":         openapi.Page("AttemptedRollout"),
+		"AttemptPage":         openapi.Page("Attempt"),
+		"RolloutSearch":       openapi.Object("status_in=:[]RolloutStatus? rollout_id_in=:[]string? rollout_id_contains=:string?" + paging + logic),
+		"EnqueueRollout":      openapi.Object(enqueue),
+		"EnqueueRequest":      openapi.Object("rollouts:[]EnqueueRollout"),
+		"DequeueRequest":      openapi.Object("limit=:integer worker_id=:string?"),
+		"ReleaseRequest":      openapi.Object("rollouts:[]AttemptedRollout"),
+		"StartRequest":        openapi.Object(enqueue + " worker_id=:string?"),
+		"StartAttemptRequest": openapi.Object("worker_id=:string?"),
+		"RolloutUpdate":       openapi.Object("input=:any mode=:Mode? resources_id=:string? status=:RolloutStatus config=:RolloutConfig metadata=:object?"),
+		"AttemptUpdate":       openapi.Object("status=:AttemptStatus worker_id=:string last_heartbeat_time=:number metadata=:object"),
+		"WaitRequest":         openapi.Object("rollout_ids:[]string timeout=:number?"),
+		"WaitForCountRequest": openapi.Object("rollout_ids:[]string count=:integer share=:number timeout=:number?"),
+		"TokenRequest":        openapi.Object("lifetime_seconds=:number"),
+		"Token":               openapi.Object("token:string rollout_id:string attempt_id:string expires_at:number"),
+
+		"Span": openapi.Object("rollout_id:string attempt_id:string sequence_id:integer trace_id:string span_id:string parent_id:string? " +
+			"name:string status:TraceStatus attributes:Attributes events:[]Event links:[]Link start_time:number? end_time:number? " +
+			"context:SpanContext? parent:SpanContext? resource:OtelResource"),
+		"TraceStatus":    openapi.Object("status_code:StatusCode description=:string?"),
+		"Attributes":     {"type": "object", "description": "strings, booleans, numbers, and lists of one of these", "additionalProperties": true},
+		"Event":          openapi.Object("name:string attributes:Attributes timestamp=:number?"),
+		"Link":           openapi.Object("context:SpanContext attributes=:Attributes?"),
+		"SpanContext":    openapi.Object("trace_id:string span_id:string is_remote:boolean trace_state:object"),
+		"OtelResource":   openapi.Object("attributes:Attributes schema_url:string"),
+		"SpanPage":       openapi.Page("Span"),
+		"SpanBatch":      openapi.Object("spans:[]Span"),
+		"AddedSpan":      openapi.Object("stored:boolean status=:integer error=:Failure"),
+		"Attempted":      openapi.Object("rollout_id:string attempt_id:string"),
+		"AttemptedBatch": openapi.Object("attempts:[]Attempted"),
+		"SequenceID":     openapi.Object("sequence_id:integer"),
+		"SequenceIDs":    openapi.Object("sequence_ids:[]integer"),
+		"SpanSearch": openapi.Object("rollout_id:string attempt_id=:string? trace_id=:string? trace_id_contains=:string? span_id=:string? " +
+			"span_id_contains=:string? parent_id=:string? parent_id_contains=:string? name=:string? name_contains=:string?" + paging + logic),
+
+		"NamedResources":  {"type": "object", "additionalProperties": openapi.Type("Resource")},
+		"Resource":        {"oneOf": []openapi.Schema{openapi.Type("LLM"), openapi.Type("PromptTemplate")}},
+		"LLM":             openapi.Object("resource_type:ModelKind " + model),
+		"ModelKind":       openapi.Enum(agl.KindLLM, agl.KindProxyLLM),
+		"PromptTemplate":  openapi.Object("resource_type:PromptKind template:string engine:PromptEngine"),
+		"PromptKind":      openapi.Enum(agl.KindPromptTemplate),
+		"PromptEngine":    openapi.Enum("jinja", "f-string", "poml"),
+		"ResourcesUpdate": openapi.Object("resources_id:string create_time:number update_time:number version:integer resources:NamedResources"),
+		"ResourcesPage":   openapi.Page("ResourcesUpdate"),
+
+		"Worker": openapi.Object("worker_id:string status:WorkerStatus heartbeat_stats:object? last_heartbeat_time:number? last_dequeue_time:number? " +
+			"last_busy_time:number? last_idle_time:number? current_rollout_id:string? current_attempt_id:string?"),
+		"WorkerPage":   openapi.Page("Worker"),
+		"WorkerSearch": openapi.Object("status_in=:[]WorkerStatus? worker_id_contains=:string?" + paging + logic),
+		"Heartbeat":    openapi.Object("heartbeat_stats=:object?"),
+
+		"Run":         openapi.Object("run_id=:string algorithm:string config=:object seed=:integer status=:RunStatus start_time=:number end_time=:number? error=:string"),
+		"RunUpdate":   openapi.Object("status=:RunStatus config=:object error=:string"),
+		"StepMetrics": openapi.Object("step:integer time:number values:object"),
+		"Checkpoint":  openapi.Object("step:integer time:number path:string score=:number? state=:object"),
+		"Model":       openapi.Object("model:string endpoint:string version=:integer target=:string api_key=:string"),
+	}
+}
+
+// openAPIPath is where the document is.
+const openAPIPath = "/openapi.json"
+
+// document serves the document, which is made once.
+func document() (http.Handler, error) {
+	body, err := openAPI().JSON()
+	if err != nil {
+		return nil, err
+	}
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.Header().Set("Allow", http.MethodGet)
+			refuse(w, r, http.StatusMethodNotAllowed, "Method Not Allowed")
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(body) // a caller that is gone needs no answer
+	}), nil
+}

@@ -1,0 +1,97 @@
+package storehttp
+
+import "net/http"
+
+// Route describes one method of one path of the protocol, for documents.
+type Route struct {
+	Method  string
+	Path    string // with parameters in braces
+	Summary string
+	// In is what the body is, empty when there is none; Out what is answered.
+	// They are names of schemas, see package openapi for how they are written.
+	In, Out string
+	// Query are the parameters of the query string, written as the members of an object.
+	Query  string
+	Status int // of success
+	// Open is true when no token is asked for.
+	Open bool
+}
+
+// Parameters that several routes take.
+const (
+	pagingQuery = "limit=:integer offset=:integer sort_by=:string sort_order=:SortOrder"
+	logicQuery  = " filter_logic=:FilterLogic"
+	spanQuery   = "rollout_id:string attempt_id=:string trace_id=:string trace_id_contains=:string span_id=:string " +
+		"span_id_contains=:string parent_id=:string parent_id_contains=:string name=:string name_contains=:string "
+)
+
+// descriptions says what routes are for, by method and pattern.
+func descriptions() map[string]Route {
+	const ok, created = http.StatusOK, http.StatusCreated
+	return map[string]Route{
+		"GET health":     {Summary: "Tell that the server is there", Out: "Health", Status: ok, Open: true},
+		"GET statistics": {Summary: "Count what the store holds", Out: "Statistics", Status: ok},
+
+		"POST queues/rollouts/enqueue": {Summary: "Add rollouts to the queue, all or none", In: "EnqueueRequest", Out: "[]Rollout", Status: created},
+		"POST queues/rollouts/dequeue": {Summary: "Claim rollouts, first in, first out; Prefer: wait=SECONDS waits for work", In: "DequeueRequest?", Out: "[]AttemptedRollout", Status: ok},
+		"POST queues/rollouts/release": {Summary: "Undo claims as if they had never been made", In: "ReleaseRequest", Out: "object", Status: ok},
+
+		"POST rollouts":              {Summary: "Start a rollout that is never queued, with its first attempt", In: "StartRequest", Out: "AttemptedRollout", Status: created},
+		"GET rollouts":               {Summary: "List rollouts", Query: "status_in=:[]RolloutStatus rollout_id_in=:[]string rollout_id_contains=:string " + pagingQuery + logicQuery, Out: "RolloutPage", Status: ok},
+		"POST rollouts/search":       {Summary: "List rollouts", In: "RolloutSearch", Out: "RolloutPage", Status: ok},
+		"GET rollouts/{rollout_id}":  {Summary: "Get a rollout with its latest attempt; null when it does not exist", Out: "AttemptedRollout?", Status: ok},
+		"POST rollouts/{rollout_id}": {Summary: "Change the members of a rollout that are given", In: "RolloutUpdate", Out: "Rollout", Status: ok},
+		"POST waits/rollouts":        {Summary: "Wait until all of the rollouts are finished", In: "WaitRequest", Out: "[]Rollout", Status: ok},
+		"POST waits/count":           {Summary: "Wait until a count, or a share, of the rollouts is finished", In: "WaitForCountRequest", Out: "[]Rollout", Status: ok},
+
+		"POST rollouts/{rollout_id}/attempts":                    {Summary: "Start the next attempt of a rollout", In: "StartAttemptRequest?", Out: "AttemptedRollout", Status: created},
+		"GET rollouts/{rollout_id}/attempts":                     {Summary: "List the attempts of a rollout", Query: pagingQuery, Out: "AttemptPage", Status: ok},
+		"POST rollouts/{rollout_id}/attempts/search":             {Summary: "List the attempts of a rollout", In: "Paging", Out: "AttemptPage", Status: ok},
+		"POST rollouts/{rollout_id}/attempts/{attempt_id}":       {Summary: "Change the members of an attempt that are given; attempt_id may be latest", In: "AttemptUpdate", Out: "Attempt", Status: ok},
+		"GET rollouts/{rollout_id}/attempts/latest":              {Summary: "Get the newest attempt of a rollout; null when there is none", Out: "Attempt?", Status: ok},
+		"POST rollouts/{rollout_id}/attempts/{attempt_id}/token": {Summary: "Issue a token that opens the model calls and the spans of this attempt, and nothing else", In: "TokenRequest?", Out: "Token", Status: created},
+
+		"POST spans":            {Summary: "Store a span; null when it is stored already", In: "Span", Out: "Span?", Status: created},
+		"GET spans":             {Summary: "List spans of a rollout", Query: spanQuery + pagingQuery + logicQuery, Out: "SpanPage", Status: ok},
+		"POST spans/search":     {Summary: "List spans of a rollout", In: "SpanSearch", Out: "SpanPage", Status: ok},
+		"POST spans/next":       {Summary: "Take the next sequence id of an attempt", In: "Attempted", Out: "SequenceID", Status: ok},
+		"POST spans/batch":      {Summary: "Store spans in one transaction, and tell of each whether it was stored", In: "SpanBatch", Out: "[]AddedSpan", Status: created},
+		"POST spans/next/batch": {Summary: "Take a sequence id for each attempt", In: "AttemptedBatch", Out: "SequenceIDs", Status: ok},
+
+		"GET resources":                 {Summary: "List versions of resources", Query: "resources_id=:string resources_id_contains=:string " + pagingQuery, Out: "ResourcesPage", Status: ok},
+		"POST resources":                {Summary: "Publish resources as a new version, the latest", In: "NamedResources", Out: "ResourcesUpdate", Status: created},
+		"GET resources/latest":          {Summary: "Get the resources published last; null when there are none", Out: "ResourcesUpdate?", Status: ok},
+		"POST resources/{resources_id}": {Summary: "Replace or create a version of resources", In: "NamedResources", Out: "ResourcesUpdate", Status: ok},
+		"GET resources/{resources_id}":  {Summary: "Get a version of resources; null when it does not exist", Out: "ResourcesUpdate?", Status: ok},
+
+		"GET workers":              {Summary: "List workers", Query: "status_in=:[]WorkerStatus worker_id_contains=:string " + pagingQuery + logicQuery, Out: "WorkerPage", Status: ok},
+		"POST workers/search":      {Summary: "List workers", In: "WorkerSearch", Out: "WorkerPage", Status: ok},
+		"GET workers/{worker_id}":  {Summary: "Get a worker; null when it does not exist", Out: "Worker?", Status: ok},
+		"POST workers/{worker_id}": {Summary: "Record a heartbeat of a worker", In: "Heartbeat?", Out: "Worker", Status: ok},
+
+		"GET runs":                             {Summary: "List runs of algorithms, newest first", Query: "limit=:integer", Out: "[]Run", Status: ok},
+		"POST runs":                            {Summary: "Record the start of a run", In: "Run", Out: "Run", Status: created},
+		"GET runs/{run_id}":                    {Summary: "Get a run; null when it does not exist", Out: "Run?", Status: ok},
+		"POST runs/{run_id}":                   {Summary: "Change the members of a run that are given", In: "RunUpdate", Out: "Run", Status: ok},
+		"GET runs/{run_id}/metrics":            {Summary: "List the metrics of the steps after a step", Query: "after=:integer", Out: "[]StepMetrics", Status: ok},
+		"POST runs/{run_id}/metrics":           {Summary: "Append metrics; those of a step that exists are replaced", In: "[]StepMetrics", Out: "object", Status: ok},
+		"POST runs/{run_id}/checkpoints":       {Summary: "Record a checkpoint", In: "Checkpoint", Out: "object", Status: ok},
+		"GET runs/{run_id}/checkpoints/latest": {Summary: "Get the checkpoint of the highest step; null when there is none", Out: "Checkpoint?", Status: ok},
+		"GET models":                           {Summary: "List model backends", Query: "keys=:boolean", Out: "[]Model", Status: ok},
+		"POST models":                          {Summary: "Add model backends, or replace those of the same name and endpoint", In: "[]Model", Out: "object", Status: ok},
+		"DELETE models":                        {Summary: "Forget the backends of a name, or all", Query: "name=:string", Out: "object", Status: ok},
+	}
+}
+
+// Routes describes every route of the protocol, in the order of the table.
+func Routes() []Route {
+	known := descriptions()
+	table := routes()
+	out := make([]Route, len(table))
+	for i, r := range table {
+		d := known[r.method+" "+r.pattern]
+		d.Method, d.Path = r.method, Prefix+"/"+r.pattern
+		out[i] = d
+	}
+	return out
+}
