@@ -1,0 +1,59 @@
+# Shortcuts. `.ci/run` holds the stages; here are the names people type.
+
+GO        ?= go
+LINT      := $(GO) tool -modfile=tools/go.mod golangci-lint
+BENCHSTAT := $(GO) tool -modfile=tools/go.mod benchstat
+# Packages whose tests depend on the order in which goroutines run.
+CONCURRENT := ./runner/... ./store/... ./execution/... ./llmproxy/... ./storehttp/... ./trainer/...
+
+.DEFAULT_GOAL := help
+
+.PHONY: help
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+.PHONY: check
+check: ## build, format, vet, test, lint: what to run before a commit
+	bash .ci/run build format vet test lint
+
+.PHONY: test
+test: ## all tests
+	$(GO) test ./...
+
+.PHONY: race
+race: ## all tests with the race detector (needs a C compiler)
+	CGO_ENABLED=1 $(GO) test -race ./...
+
+.PHONY: flaky
+flaky: ## concurrent packages 20 times and everything 3 times, with the race detector
+	CGO_ENABLED=1 $(GO) test -race -count=20 -timeout 120m $(CONCURRENT)
+	CGO_ENABLED=1 $(GO) test -race -count=3 -timeout 120m ./...
+
+.PHONY: lint
+lint: ## golangci-lint, pinned in tools/go.mod (the first run builds it)
+	$(LINT) run ./...
+
+.PHONY: format
+format: ## format the code as lint wants it
+	$(LINT) fmt ./...
+
+.PHONY: fuzz
+fuzz: ## every fuzz target, FUZZ_SECONDS each (default 60)
+	FUZZ_SECONDS=$${FUZZ_SECONDS:-60} bash .ci/run fuzz
+
+.PHONY: bench
+bench: ## all benchmarks, ten times, summed up by benchstat
+	$(GO) test -run '^$$' -bench . -benchmem -count=10 ./... | tee bench.txt
+	$(BENCHSTAT) bench.txt
+
+.PHONY: generate
+generate: ## write generated files anew
+	$(GO) generate ./...
+
+.PHONY: calc
+calc: ## train the built-in model on the example, about a minute
+	$(GO) run ./examples/calc
+
+.PHONY: ci
+ci: ## everything that CI runs, about half an hour on two cores
+	bash .ci/run

@@ -1,0 +1,291 @@
+package arch
+
+// root is the name of the root package in the table.
+const root = "agl"
+
+// longestFile is the length at which a file holds two ideas.
+const longestFile = 900
+
+// rule is the line of one package. Keys of imports are folders of ours, or
+// paths of modules outside, which cover the packages below them; values are the
+// reasons. The standard library is not listed.
+type rule struct {
+	dir     string // "" is the root
+	owns    string
+	imports map[string]string
+}
+
+type reasons = map[string]string
+
+// Reasons that many lines share.
+const (
+	words    = "domain words"
+	wire     = "writes JSON as the protocol has it"
+	names    = "names of spans and attributes"
+	contract = "speaks to a store, whichever it is"
+	shapes   = "requests, pages and errors of the contract"
+	assembly = "puts it behind the port"
+	everyone = "the command line knows every technology"
+)
+
+// rules is the layout of the repository. Arrows point inward: technologies
+// import the contract, the contract imports the domain, and only commands,
+// examples and tests know every technology.
+var rules = []rule{
+	// Domain.
+	{"semconv", "names of spans and attributes that the protocol gives a meaning", nil},
+	{"internal/jsonx", "JSON as the protocol writes it: order of members, floats, raw values", nil},
+	{"", "domain types with their JSON, statuses, ids, readers of rewards", reasons{
+		"semconv":        names,
+		"internal/jsonx": wire,
+	}},
+
+	// The store.
+	{"store", "the contract of every store, requests, pages, filters, errors", reasons{
+		root: words,
+	}},
+	{"store/engine", "the rules of the contract over a narrow Backend", reasons{
+		root:             words,
+		"store":          "implements the contract",
+		"internal/jsonx": "metadata must be an object",
+	}},
+	{"store/memory", "a backend that remembers in memory", reasons{
+		root:           words,
+		"store":        shapes,
+		"store/engine": "implements Backend",
+	}},
+	{"store/sqlite", "a backend that remembers in a SQLite file", reasons{
+		root:                 words,
+		"store":              shapes,
+		"store/engine":       "implements Backend",
+		"internal/jsonx":     "free-form JSON is stored as it came",
+		"modernc.org/sqlite": "SQLite without a C compiler",
+		"golang.org/x/sys":   "locks the file on Windows",
+	}},
+	{"store/storetest", "the suite that judges every store", reasons{
+		root:                                words,
+		"store":                             "judges implementations of the contract",
+		"github.com/google/go-cmp":          "differences of whole values",
+		"github.com/anishathalye/porcupine": "is the queue linearizable",
+	}},
+	{"store/observed", "counts and times the calls of another store", reasons{
+		root:                                  words,
+		"store":                               "is a store around a store",
+		"store/engine":                        "counts the changes that the rules make",
+		"github.com/prometheus/client_golang": "counts and times calls",
+	}},
+	{"storehttp", "the store protocol over HTTP: handler, client, bodies, errors, retries", reasons{
+		root:               words,
+		"store":            "serves one store and is another",
+		"internal/jsonx":   wire,
+		"golang.org/x/sys": "asks Linux whether a peer read its answer",
+	}},
+	{"otlp", "OpenTelemetry traces in and out", reasons{
+		root:                                  words,
+		"semconv":                             names,
+		"store":                               shapes,
+		"internal/jsonx":                      "attributes that are JSON",
+		"go.opentelemetry.io/collector/pdata": "the collector's own reading of the protocol",
+		"google.golang.org/protobuf":          "writes the answer of a partial success",
+	}},
+
+	{"otlp/otlpgrpc", "OpenTelemetry traces in over gRPC", reasons{
+		"otlp":                                "receives what came",
+		"store":                               "errors of the contract",
+		"go.opentelemetry.io/collector/pdata": "the service as the collector has it",
+		"google.golang.org/grpc":              "the transport of these exporters",
+	}},
+
+	// Agents.
+	{"agent", "what users implement: agents, results, hooks", reasons{
+		root: words,
+	}},
+	{"tracer", "records the spans of an attempt", reasons{
+		root:                       words,
+		"semconv":                  names,
+		"store":                    shapes,
+		"go.opentelemetry.io/otel": "the standard's SDK",
+	}},
+	{"emit", "spans that people write: rewards, messages, objects", reasons{
+		root:                       words,
+		"semconv":                  names,
+		"internal/jsonx":           "objects are flattened in their own order",
+		"tracer":                   "finds the attempt of a context",
+		"go.opentelemetry.io/otel": "operations are spans of the standard's SDK",
+	}},
+	{"runner", "claims rollouts, runs agents, reports", reasons{
+		root:      words,
+		"semconv": names,
+		"store":   contract,
+		"agent":   "runs agents",
+		"tracer":  "records what agents do",
+	}},
+
+	// Models.
+	{"llm/openai", "OpenAI's bodies and streams", reasons{
+		"internal/jsonx": "unknown fields pass through untouched",
+	}},
+	{"llmproxy", "the model proxy: routing, capture of token ids, one span a call", reasons{
+		root:                                  words,
+		"semconv":                             names,
+		"store":                               shapes,
+		"internal/jsonx":                      "reads messages and tools without a shape of their own",
+		"llm/openai":                          "reads calls and answers",
+		"github.com/prometheus/client_golang": "counts calls where they are made",
+	}},
+	{"gateway", "the 1.0 protocol over the same store, as far as it exists", reasons{
+		root:    words,
+		"store": contract,
+	}},
+
+	// Learning.
+	{"adapter", "spans to what training reads (pure)", reasons{
+		root:             words,
+		"semconv":        names,
+		"internal/jsonx": "attributes that hold JSON",
+	}},
+	{"rl", "advantages, masks and losses (pure)", nil},
+	{"learner", "the contract to whatever updates weights", nil},
+	{"learner/native", "the built-in model: sampling, training, serving", reasons{
+		"learner":                        "implements the contract",
+		"learner/native/internal/kernel": "matrix products",
+	}},
+	{"learner/native/internal/kernel", "matrix products, chosen for the processor at run time", reasons{
+		"golang.org/x/sys": "what the processor can do",
+	}},
+	{"algorithm", "the contract of whatever makes agents better, and what algorithms share", reasons{
+		root:    words,
+		"store": contract,
+	}},
+	{"algorithm/baseline", "runs every task once, learns nothing", reasons{
+		root:        words,
+		"algorithm": "implements the contract",
+		"store":     contract,
+	}},
+	{"algorithm/sft", "supervised warm-up on demonstrations", reasons{
+		"algorithm": "implements the contract",
+		"learner":   "updates the weights",
+	}},
+	{"algorithm/grpo", "group-relative policy optimisation", reasons{
+		root:        words,
+		"adapter":   "model calls of an attempt",
+		"algorithm": "implements the contract",
+		"learner":   "updates the weights",
+		"rl":        "advantages",
+		"store":     contract,
+	}},
+
+	// Putting together.
+	{"execution", "where algorithm and runners run: one process, or by role", reasons{
+		"store":             contract,
+		"storehttp":         "serves the store to other processes, or reaches theirs",
+		"golang.org/x/sync": "goroutines that end together",
+	}},
+	{"trainer", "wires agent, runners, algorithm and store: Fit and Dev", reasons{
+		root:                 words,
+		"agent":              "what is trained",
+		"algorithm":          "what trains it",
+		"algorithm/baseline": "Dev runs it",
+		"execution":          "where the parts run",
+		"runner":             "runs agents",
+		"store":              contract,
+	}},
+	{"dashboard", "the web interface", nil},
+	{"internal/openapi", "the description of the REST interface", nil},
+	{"internal/logs", "the loggers of a server: levels by area, ids of requests", nil},
+	{"internal/access", "who may call what on a server that has a token", reasons{
+		root:    words,
+		"store": "attempts, and the error of a call that is denied",
+	}},
+	{"internal/doctor", "what is wrong with an installation, and how to mend it", reasons{
+		root: words,
+	}},
+	{"internal/daemon", "the assembled server", reasons{
+		root:                                  words,
+		"dashboard":                           assembly,
+		"gateway":                             assembly,
+		"internal/access":                     "guards every protocol",
+		"internal/jsonx":                      "refusals that are JSON",
+		"internal/logs":                       "lines name their request",
+		"internal/openapi":                    "describes what it serves",
+		"llm/openai":                          "refuses model calls in the words of their clients",
+		"llmproxy":                            assembly,
+		"otlp":                                assembly,
+		"otlp/otlpgrpc":                       assembly,
+		"store":                               "one store under all routes",
+		"store/engine":                        "looks at the queue, and is told of changes, for metrics",
+		"store/observed":                      "counts and times the calls of the store",
+		"storehttp":                           assembly,
+		"github.com/prometheus/client_golang": "serves /metrics",
+		"google.golang.org/grpc":              "serves the second port",
+	}},
+	{"internal/cli", "the commands of agl", reasons{
+		root:                       words,
+		"internal/daemon":          "agl serve",
+		"internal/doctor":          "agl doctor",
+		"internal/logs":            "the flags of the log",
+		"store":                    contract,
+		"store/engine":             everyone,
+		"store/memory":             everyone,
+		"store/sqlite":             everyone,
+		"storehttp":                "commands that ask a server",
+		"github.com/spf13/cobra":   "commands, help, completion",
+		"github.com/spf13/pflag":   "cobra's flags",
+		"github.com/goccy/go-yaml": "the file of settings",
+	}},
+	{"internal/arch", "these tests", nil},
+	{"cmd/agl", "main", reasons{
+		"internal/cli": "everything",
+	}},
+}
+
+// free packages know every technology and are imported by nobody, so they need
+// no line: examples show how the parts are put together, and test holds programs
+// and tests that drive the whole.
+var free = []string{"examples/", "test/"}
+
+// sdk is what a program of somebody else imports to write agents and algorithms.
+var sdk = []string{
+	"", "semconv", "store", "storehttp", "agent", "tracer", "emit", "runner",
+	"adapter", "rl", "learner", "learner/native", "algorithm", "algorithm/baseline", "algorithm/sft", "algorithm/grpo",
+	"execution", "trainer",
+}
+
+// reaches are statements about everything that an import pulls in.
+var reaches = []struct {
+	from  []string
+	never []string // import paths; those that end in /... with the packages below
+	why   string
+}{
+	{
+		from: sdk,
+		never: []string{
+			"database/sql", "modernc.org/...", "github.com/prometheus/...", "github.com/spf13/cobra",
+			"go.opentelemetry.io/collector/...", module + "/dashboard", module + "/internal/daemon", module + "/internal/cli",
+		},
+		why: "the SDK carries no database, metrics, dashboard or command line into other people's programs",
+	},
+	{
+		from:  []string{"adapter", "rl", "semconv", "learner"},
+		never: []string{"net", "os/exec", "database/sql"},
+		why:   "data to data needs no network",
+	},
+}
+
+// pure packages turn data into data; inputOutput is what they may not import.
+var (
+	pure        = []string{"adapter", "rl", "semconv"}
+	inputOutput = []string{"net", "os", "io/fs", "io/ioutil", "database", "syscall", "log", "embed"}
+)
+
+// testSupport may link package testing: other packages import these in tests only.
+var testSupport = []string{"store/storetest", "internal/testkit"}
+
+// noExample excuses public packages from a runnable example.
+var noExample = map[string]string{}
+
+// emptyNames say nothing about what is inside, as a package or as a file; a
+// file may be called models.go, since a model is a thing of the protocol.
+var emptyNames = []string{
+	"util", "utils", "common", "helper", "helpers", "types", "base", "misc", "shared", "interfaces",
+}
