@@ -22,8 +22,10 @@ const (
 
 // AttemptStatuses lists every status in the order in which the protocol declares them.
 func AttemptStatuses() []AttemptStatus {
-	return []AttemptStatus{AttemptPreparing, AttemptRunning, AttemptFailed, AttemptSucceeded,
-		AttemptUnresponsive, AttemptTimeout}
+	return []AttemptStatus{
+		AttemptPreparing, AttemptRunning, AttemptFailed, AttemptSucceeded,
+		AttemptUnresponsive, AttemptTimeout,
+	}
 }
 
 // Valid reports whether s is one of the declared statuses.

@@ -124,8 +124,10 @@ func TestUnsetMembers(t *testing.T) {
 		{agl.Worker{}, `{"worker_id":"","status":"","heartbeat_stats":null,"last_heartbeat_time":null,"last_dequeue_time":null,"last_busy_time":null,` +
 			`"last_idle_time":null,"current_rollout_id":null,"current_attempt_id":null}`},
 		{agl.ResourcesUpdate{}, `{"resources_id":"","create_time":0.0,"update_time":0.0,"version":0,"resources":{}}`},
-		{agl.NamedResources{{Name: "p", Resource: agl.ProxyLLM{}}},
-			`{"p":{"resource_type":"proxy_llm","endpoint":"","model":"","api_key":null,"sampling_parameters":{}}}`},
+		{
+			agl.NamedResources{{Name: "p", Resource: agl.ProxyLLM{}}},
+			`{"p":{"resource_type":"proxy_llm","endpoint":"","model":"","api_key":null,"sampling_parameters":{}}}`,
+		},
 		{agl.Span{}, `{"rollout_id":"","attempt_id":"","sequence_id":0,"trace_id":"","span_id":"","parent_id":null,"name":"",` +
 			`"status":{"status_code":"","description":null},"attributes":{},"events":[],"links":[],"start_time":null,"end_time":null,` +
 			`"context":null,"parent":null,"resource":{"attributes":{},"schema_url":""}}`},
@@ -167,8 +169,10 @@ func TestSpanKeepsWhatItDoesNotKnow(t *testing.T) {
 	if lenient.StartTime != nil || lenient.Events[0].Timestamp != nil {
 		t.Errorf("times that are no number are read as %s", lenient.AppendJSON(nil))
 	}
-	for _, bad := range []string{`{"name":1}`, `{"sequence_id":1.5}`, `{"start_time":[]}`, `{"sequence_id":"x"}`, `{"attributes":{"a":{}}}`, `{"events":{}}`, `{"links":[{"context":[]}]}`,
-		`{"context":{"trace_state":{"k":1}}}`, `{"status":"OK"}`, `[]`, `{`} {
+	for _, bad := range []string{
+		`{"name":1}`, `{"sequence_id":1.5}`, `{"start_time":[]}`, `{"sequence_id":"x"}`, `{"attributes":{"a":{}}}`, `{"events":{}}`, `{"links":[{"context":[]}]}`,
+		`{"context":{"trace_state":{"k":1}}}`, `{"status":"OK"}`, `[]`, `{`,
+	} {
 		if err := json.Unmarshal([]byte(bad), new(agl.Span)); err == nil {
 			t.Errorf("a span was read from %s", bad)
 		}

@@ -96,7 +96,8 @@ func TestFinalReward(t *testing.T) {
 	t.Parallel()
 	reward := func(v float64) agl.Span {
 		return agl.Span{Name: "agentlightning.annotation", Attributes: agl.Attributes{
-			{Key: "agentlightning.reward.0.name", Value: "primary"}, {Key: "agentlightning.reward.0.value", Value: v}}}
+			{Key: "agentlightning.reward.0.name", Value: "primary"}, {Key: "agentlightning.reward.0.value", Value: v},
+		}}
 	}
 	if got, err := agl.FinalReward([]agl.Span{reward(1), reward(0), {Name: "other"}}); err != nil || got == nil || *got != 0 {
 		t.Errorf("FinalReward = %v, %v, want 0", got, err)

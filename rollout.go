@@ -24,8 +24,10 @@ const (
 
 // RolloutStatuses lists every status in the order in which the protocol declares them.
 func RolloutStatuses() []RolloutStatus {
-	return []RolloutStatus{RolloutQueuing, RolloutPreparing, RolloutRunning, RolloutFailed,
-		RolloutSucceeded, RolloutCancelled, RolloutRequeuing}
+	return []RolloutStatus{
+		RolloutQueuing, RolloutPreparing, RolloutRunning, RolloutFailed,
+		RolloutSucceeded, RolloutCancelled, RolloutRequeuing,
+	}
 }
 
 // Valid reports whether s is one of the declared statuses.
@@ -198,8 +200,10 @@ type rolloutJSON struct {
 }
 
 func (w *rolloutJSON) rollout() Rollout {
-	return Rollout{w.RolloutID, w.Input, w.StartTime, w.EndTime, w.Mode, w.ResourcesID,
-		w.Status, w.Config, nullToNil(w.Metadata)}
+	return Rollout{
+		w.RolloutID, w.Input, w.StartTime, w.EndTime, w.Mode, w.ResourcesID,
+		w.Status, w.Config, nullToNil(w.Metadata),
+	}
 }
 
 // UnmarshalJSON implements [json.Unmarshaler].

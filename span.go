@@ -99,9 +99,11 @@ type SpanCore struct {
 // Span builds a whole span around the core: fresh ids, no parent, and now (Unix
 // seconds) where the start is missing.
 func (c SpanCore) Span(rolloutID, attemptID string, sequenceID int64, now float64) Span {
-	s := Span{RolloutID: rolloutID, AttemptID: attemptID, SequenceID: sequenceID,
+	s := Span{
+		RolloutID: rolloutID, AttemptID: attemptID, SequenceID: sequenceID,
 		TraceID: NewTraceID(), SpanID: NewSpanID(), Name: c.Name, Status: c.Status,
-		Attributes: c.Attributes, StartTime: c.StartTime, EndTime: c.EndTime}
+		Attributes: c.Attributes, StartTime: c.StartTime, EndTime: c.EndTime,
+	}
 	if s.StartTime == nil {
 		s.StartTime = &now
 	}

@@ -9,8 +9,10 @@ import (
 
 func benchSpan() agl.Span {
 	s := agl.SpanCore{Name: "openai.chat.completion", Status: agl.TraceStatus{StatusCode: agl.StatusOK}, Attributes: agl.Attributes{
-		{Key: "gen_ai.request.model", Value: "test"}, {Key: "gen_ai.prompt.0.role", Value: "user"},
-		{Key: "gen_ai.prompt.0.content", Value: strings.Repeat("x", 1000)}}}.Span("ro-0123456789ab", "at-01234567", 7, 1764439200.25)
+		{Key: "gen_ai.request.model", Value: "test"},
+		{Key: "gen_ai.prompt.0.role", Value: "user"},
+		{Key: "gen_ai.prompt.0.content", Value: strings.Repeat("x", 1000)},
+	}}.Span("ro-0123456789ab", "at-01234567", 7, 1764439200.25)
 	s.EndTime = s.StartTime
 	return s
 }

@@ -13,9 +13,6 @@ import (
 	"agentlightning/semconv"
 )
 
-//go:fix inline
-func ptr[T any](v T) *T { return new(v) }
-
 // attrs makes attributes of keys and values in turn.
 func attrs(kv ...any) agl.Attributes {
 	var a agl.Attributes

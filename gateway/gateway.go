@@ -90,7 +90,8 @@ func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	}
 	h.logger.ErrorContext(r.Context(), "request failed", "method", r.Method, "path", r.URL.Path, "err", err)
 	writeJSON(w, http.StatusInternalServerError, map[string]string{
-		"detail": "internal error", "error_type": "InternalError", "request_id": w.Header().Get("x-request-id")})
+		"detail": "internal error", "error_type": "InternalError", "request_id": w.Header().Get("x-request-id"),
+	})
 }
 
 // problem is one entry of a 422 answer, in the shape that clients know.
@@ -115,8 +116,11 @@ func parseModels(body []byte) ([]agl.Model, []problem) {
 	for i, entry := range entries {
 		var fields map[string]json.RawMessage
 		if json.Unmarshal(entry, &fields) != nil {
-			problems = append(problems, problem{"model_attributes_type", []any{"body", i},
-				"Input should be a valid dictionary or object to extract fields from", entry})
+			problems = append(problems, problem{
+				"model_attributes_type",
+				[]any{"body", i},
+				"Input should be a valid dictionary or object to extract fields from", entry,
+			})
 			continue
 		}
 		before := len(problems)
@@ -128,8 +132,11 @@ func parseModels(body []byte) ([]agl.Model, []problem) {
 			case json.Unmarshal(value, &s) != nil || string(value) == "null":
 				problems = append(problems, problem{"string_type", []any{"body", i, name}, "Input should be a valid string", value})
 			case name == "endpoint" && !absolute(s):
-				problems = append(problems, problem{"url_parsing", []any{"body", i, name},
-					"Input should be an absolute http or https URL", value})
+				problems = append(problems, problem{
+					"url_parsing",
+					[]any{"body", i, name},
+					"Input should be an absolute http or https URL", value,
+				})
 			}
 		}
 		var m agl.Model

@@ -64,17 +64,27 @@ func TestModels(t *testing.T) {
 		status                   int
 		want                     string
 	}{
-		{"put", "POST", "/api/models", `[{"model":"a","endpoint":"http://x/v1","api_key":"secret"}]`, 201,
-			`[{"model":"a","endpoint":"http://x/v1","version":0}]`},
+		{
+			"put", "POST", "/api/models", `[{"model":"a","endpoint":"http://x/v1","api_key":"secret"}]`, 201,
+			`[{"model":"a","endpoint":"http://x/v1","version":0}]`,
+		},
 		{"list hides keys", "GET", "/api/models", ``, 200, `[{"model":"a","endpoint":"http://x/v1","version":0}]`},
-		{"member missing", "POST", "/api/models", `[{"model":"a"}]`, 422,
-			`{"detail":[{"type":"missing","loc":["body",0,"endpoint"],"msg":"Field required","input":{"model":"a"}}]}`},
-		{"relative endpoint", "POST", "/api/models", `[{"model":"a","endpoint":"x:1"}]`, 422,
-			`{"detail":[{"type":"url_parsing","loc":["body",0,"endpoint"],"msg":"Input should be an absolute http or https URL","input":"x:1"}]}`},
-		{"not a list", "POST", "/api/models", `{}`, 422,
-			`{"detail":[{"type":"list_type","loc":["body"],"msg":"Input should be a valid list","input":{}}]}`},
-		{"not JSON", "POST", "/api/models", `[`, 422,
-			`{"detail":[{"type":"json_invalid","loc":["body",0],"msg":"JSON decode error","input":{}}]}`},
+		{
+			"member missing", "POST", "/api/models", `[{"model":"a"}]`, 422,
+			`{"detail":[{"type":"missing","loc":["body",0,"endpoint"],"msg":"Field required","input":{"model":"a"}}]}`,
+		},
+		{
+			"relative endpoint", "POST", "/api/models", `[{"model":"a","endpoint":"x:1"}]`, 422,
+			`{"detail":[{"type":"url_parsing","loc":["body",0,"endpoint"],"msg":"Input should be an absolute http or https URL","input":"x:1"}]}`,
+		},
+		{
+			"not a list", "POST", "/api/models", `{}`, 422,
+			`{"detail":[{"type":"list_type","loc":["body"],"msg":"Input should be a valid list","input":{}}]}`,
+		},
+		{
+			"not JSON", "POST", "/api/models", `[`, 422,
+			`{"detail":[{"type":"json_invalid","loc":["body",0],"msg":"JSON decode error","input":{}}]}`,
+		},
 		{"other name stays", "DELETE", "/api/models?model=b", ``, 200, `{"status":"ok"}`},
 		{"still there", "GET", "/api/models", ``, 200, `[{"model":"a","endpoint":"http://x/v1","version":0}]`},
 		{"delete", "DELETE", "/api/models", ``, 200, `{"status":"ok"}`},

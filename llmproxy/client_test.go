@@ -78,8 +78,10 @@ func TestConversationOfOpenAIsClient(t *testing.T) {
 	t.Cleanup(backend.Close)
 	r := setupReal(t, agl.Model{Name: "m", Endpoint: backend.URL + "/v1", Version: 3})
 
-	params := openai.ChatCompletionNewParams{Model: "m", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("1+1?")},
-		Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "add"})}}
+	params := openai.ChatCompletionNewParams{
+		Model: "m", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("1+1?")},
+		Tools: []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "add"})},
+	}
 	first, err := r.client.Chat.Completions.New(t.Context(), params)
 	if err != nil {
 		t.Fatal(err)

@@ -87,9 +87,11 @@ func (a *attributes) text(key, value string) {
 
 // parameters are the members of a request that are recorded. Others may hold
 // what must not be stored, such as keys.
-var parameters = [...]string{"max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "n", "seed",
+var parameters = [...]string{
+	"max_tokens", "max_completion_tokens", "temperature", "top_p", "top_k", "min_p", "n", "seed",
 	"stop", "frequency_penalty", "presence_penalty", "repetition_penalty", "top_logprobs", "tool_choice",
-	"parallel_tool_calls", "response_format", "reasoning_effort"}
+	"parallel_tool_calls", "response_format", "reasoning_effort",
+}
 
 func (a *attributes) request(req *openai.Request) {
 	a.add(semconv.GenAIOperation, "chat")

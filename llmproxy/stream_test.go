@@ -187,7 +187,7 @@ func TestStreamIsStoredBeforeItsEnd(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close()
+	defer func() { _ = resp.Body.Close() }()
 	lines := make(chan string)
 	go func() {
 		defer close(lines)

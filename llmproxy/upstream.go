@@ -182,13 +182,17 @@ func (c *call) post(ctx context.Context, body []byte) (*http.Response, error) {
 }
 
 // hopByHop are headers that concern one connection only.
-var hopByHop = []string{"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
-	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+var hopByHop = []string{
+	"Connection", "Keep-Alive", "Proxy-Authenticate", "Proxy-Authorization",
+	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade",
+}
 
 // requestOnly are headers of callers that are not the backend's business: keys
 // and cookies, what the proxy decides itself, and ids of our own.
-var requestOnly = []string{"Authorization", "X-Api-Key", "Api-Key", "Cookie", "Host", "Content-Length",
-	"Accept-Encoding", "Expect", "X-Rollout-Id", "X-Attempt-Id", "X-Sequence-Id"}
+var requestOnly = []string{
+	"Authorization", "X-Api-Key", "Api-Key", "Cookie", "Host", "Content-Length",
+	"Accept-Encoding", "Expect", "X-Rollout-Id", "X-Attempt-Id", "X-Sequence-Id",
+}
 
 // responseOnly are headers of backends that the proxy decides itself.
 var responseOnly = []string{"Content-Length"}

@@ -178,7 +178,8 @@ func backendAnswer(t *testing.T, recorded json.RawMessage) []byte {
 
 func compareRequests(t *testing.T, want []struct {
 	Body map[string]any `json:"body"`
-}, got []map[string]any) {
+}, got []map[string]any,
+) {
 	t.Helper()
 	if len(want) != len(got) {
 		t.Errorf("the backend was called %d times, want %d", len(got), len(want))

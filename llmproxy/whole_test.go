@@ -86,15 +86,23 @@ func TestRequestSentToTheBackend(t *testing.T) {
 	tests := []struct {
 		name, path, body, want string
 	}{
-		{"recorded", attempt + "/v1/chat/completions", `{"model":"m", "messages":[ {"role":"user"} ],"x":{"y": 1.0}}`,
-			`{"model":"t","messages":[ {"role":"user"} ],"x":{"y": 1.0},"return_token_ids":true,"logprobs":true}`},
+		{
+			"recorded", attempt + "/v1/chat/completions", `{"model":"m", "messages":[ {"role":"user"} ],"x":{"y": 1.0}}`,
+			`{"model":"t","messages":[ {"role":"user"} ],"x":{"y": 1.0},"return_token_ids":true,"logprobs":true}`,
+		},
 		{"without v1", attempt + "/chat/completions", `{"model":"m"}`, `{"model":"t","return_token_ids":true,"logprobs":true}`},
-		{"overrides", attempt + "/v1/chat/completions", `{"logprobs":false,"top_logprobs":4,"model":"m","return_token_ids":false}`,
-			`{"logprobs":true,"top_logprobs":4,"model":"t","return_token_ids":true}`},
-		{"stream", attempt + "/v1/chat/completions", `{"model":"m","stream":true}`,
-			`{"model":"t","stream":true,"return_token_ids":true,"logprobs":true,"stream_options":{"include_usage":true}}`},
-		{"stream options", attempt + "/v1/chat/completions", `{"model":"m","stream":true,"stream_options":{"include_usage":false,"z":0}}`,
-			`{"model":"t","stream":true,"stream_options":{"include_usage":true,"z":0},"return_token_ids":true,"logprobs":true}`},
+		{
+			"overrides", attempt + "/v1/chat/completions", `{"logprobs":false,"top_logprobs":4,"model":"m","return_token_ids":false}`,
+			`{"logprobs":true,"top_logprobs":4,"model":"t","return_token_ids":true}`,
+		},
+		{
+			"stream", attempt + "/v1/chat/completions", `{"model":"m","stream":true}`,
+			`{"model":"t","stream":true,"return_token_ids":true,"logprobs":true,"stream_options":{"include_usage":true}}`,
+		},
+		{
+			"stream options", attempt + "/v1/chat/completions", `{"model":"m","stream":true,"stream_options":{"include_usage":false,"z":0}}`,
+			`{"model":"t","stream":true,"stream_options":{"include_usage":true,"z":0},"return_token_ids":true,"logprobs":true}`,
+		},
 		{"not attributed", "/v1/chat/completions", `{"model":"m","stream":true, "seed":7}`, `{"model":"t","stream":true,"seed":7}`},
 	}
 	for _, tt := range tests {

@@ -7,9 +7,6 @@ import (
 	"agentlightning/rl"
 )
 
-//go:fix inline
-func reward(v float64) *float64 { return new(v) }
-
 func group(name string, rewards ...*float64) []rl.Member {
 	var out []rl.Member
 	for _, r := range rewards {
@@ -31,32 +28,32 @@ func TestGroupAdvantagesUnusableMembers(t *testing.T) {
 	}{
 		{
 			name:    "a missing reward leaves mean and divisor",
-			members: group("a", reward(1), nil, reward(0), reward(1)),
+			members: group("a", new(float64(1)), nil, new(float64(0)), new(float64(1))),
 			want:    []float64{1.0 / 3 / s, math.NaN(), -2.0 / 3 / s, 1.0 / 3 / s},
 			stats:   rl.AdvantageStats{Groups: 1, Members: 4, Unrewarded: 1, RewardMean: 2.0 / 3, RewardStd: s},
 		},
 		{
 			name:    "a group with one reward is dropped",
-			members: group("a", nil, nil, nil, reward(1)),
+			members: group("a", nil, nil, nil, new(float64(1))),
 			want:    []float64{math.NaN(), math.NaN(), math.NaN(), math.NaN()},
 			stats:   rl.AdvantageStats{Groups: 1, GroupsSmall: 1, Members: 4, Unrewarded: 3, RewardMean: 1},
 		},
 		{
 			name:    "not finite counts as none",
-			members: group("a", nan, reward(1), reward(0), inf),
+			members: group("a", nan, new(float64(1)), new(float64(0)), inf),
 			want:    []float64{math.NaN(), .5 / math.Sqrt(.5), -.5 / math.Sqrt(.5), math.NaN()},
 			stats:   rl.AdvantageStats{Groups: 1, Members: 4, NonFinite: 2, RewardMean: .5, RewardStd: math.Sqrt(.5)},
 		},
 		{
 			name:    "three of a group of four",
-			members: group("a", reward(1), reward(0), reward(0), nil),
+			members: group("a", new(float64(1)), new(float64(0)), new(float64(0)), nil),
 			config:  rl.AdvantageConfig{WithoutStd: true},
 			want:    []float64{2.0 / 3, -1.0 / 3, -1.0 / 3, math.NaN()},
 			stats:   rl.AdvantageStats{Groups: 1, Members: 4, Unrewarded: 1, RewardMean: 1.0 / 3, RewardStd: s},
 		},
 		{
 			name:    "constant groups are dropped and the others unmoved",
-			members: append(group("a", reward(1), reward(1)), group("b", reward(0), reward(1))...),
+			members: append(group("a", new(float64(1)), new(float64(1))), group("b", new(float64(0)), new(float64(1)))...),
 			config:  rl.AdvantageConfig{WithoutStd: true},
 			want:    []float64{math.NaN(), math.NaN(), -.5, .5},
 			stats:   rl.AdvantageStats{Groups: 2, GroupsConstant: 1, Members: 4, RewardMean: .75, RewardStd: .5},
@@ -70,7 +67,7 @@ func TestGroupAdvantagesUnusableMembers(t *testing.T) {
 		},
 		{
 			name:    "minimum of members",
-			members: group("a", reward(0), reward(1), nil),
+			members: group("a", new(float64(0)), new(float64(1)), nil),
 			config:  rl.AdvantageConfig{MinMembers: 3},
 			want:    []float64{math.NaN(), math.NaN(), math.NaN()},
 			stats:   rl.AdvantageStats{Groups: 1, GroupsSmall: 1, Members: 3, Unrewarded: 1, RewardMean: .5, RewardStd: math.Sqrt(.5)},
@@ -114,7 +111,7 @@ func TestGroupAdvantagesUnusableMembers(t *testing.T) {
 // the rewarded one must not pull the mean from 1/4 to 1/2.
 func TestBaselineCountsRolloutsNotRows(t *testing.T) {
 	t.Parallel()
-	got, stats := rl.GroupAdvantages(group("a", reward(1), reward(0), reward(0), reward(0)), rl.AdvantageConfig{WithoutStd: true})
+	got, stats := rl.GroupAdvantages(group("a", new(float64(1)), new(float64(0)), new(float64(0)), new(float64(0))), rl.AdvantageConfig{WithoutStd: true})
 	if stats.RewardMean != .25 || got[0].Value != .75 {
 		t.Errorf("mean %v, advantage %v, want 0.25 and 0.75", stats.RewardMean, got[0].Value)
 	}

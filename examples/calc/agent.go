@@ -140,7 +140,7 @@ func (s *solver) call(ctx context.Context, call openai.ChatCompletionMessageTool
 		return "error: there is no tool " + strconv.Quote(call.Function.Name), call.Function.Name + "(…)", nil
 	}
 	if json.Unmarshal([]byte(call.Function.Arguments), &arguments) != nil {
-		return "error: the arguments are not JSON", call.Function.Name + "(" + call.Function.Arguments + ")", nil
+		return "error: the arguments are not JSON", call.Function.Name + "(" + call.Function.Arguments + ")", nil //nolint:nilerr // the model's mistake, which it gets to read
 	}
 	result, err = s.tools.Evaluate(ctx, arguments.Expression)
 	return result, calculator.Name + "(" + arguments.Expression + ")", err

@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
+	"errors"
 	"strings"
 	"time"
 
@@ -42,7 +43,7 @@ func (g *Guard) Admit(presented []string, now time.Time) (grant Grant, ok bool, 
 		if failed == nil {
 			return Grant{&at}, true, nil
 		}
-		if err != ErrExpired { //nolint:errorlint // our own sentinel, as Open returns it
+		if !errors.Is(err, ErrExpired) {
 			err = failed
 		}
 	}

@@ -1,6 +1,7 @@
 package access_test
 
 import (
+	"errors"
 	"strings"
 	"testing"
 	"time"
@@ -23,14 +24,14 @@ func TestTokens(t *testing.T) {
 		if got, err := s.Open(token, now); err != nil || got != at {
 			t.Errorf("Open(Issue(%q)) = %q, %v", at, got, err)
 		}
-		if _, err := s.Open(token, now.Add(time.Minute)); err != access.ErrExpired {
+		if _, err := s.Open(token, now.Add(time.Minute)); !errors.Is(err, access.ErrExpired) {
 			t.Errorf("Open at the moment of expiry = %v, want %v", err, access.ErrExpired)
 		}
 		for name, other := range map[string]*access.Signer{
 			"another server token": access.NewSigner("servers", []byte("secret")),
 			"another secret":       access.NewSigner("server", []byte("secret2")),
 		} {
-			if _, err := other.Open(token, now); err != access.ErrUnknown {
+			if _, err := other.Open(token, now); !errors.Is(err, access.ErrUnknown) {
 				t.Errorf("Open with %s = %v, want %v", name, err, access.ErrUnknown)
 			}
 		}
@@ -66,7 +67,7 @@ func TestAdmit(t *testing.T) {
 		{"expired beside a wrong one", []string{old, "x"}, false, false, access.ErrExpired},
 	} {
 		grant, ok, err := g.Admit(tt.tokens, now)
-		if ok != tt.ok || err != tt.err || ok && (grant.Attempt == nil) != tt.full {
+		if ok != tt.ok || !errors.Is(err, tt.err) || ok && (grant.Attempt == nil) != tt.full {
 			t.Errorf("%s: Admit = %+v, %v, %v, want %v, %v", tt.name, grant, ok, err, tt.ok, tt.err)
 		}
 		if ok && !tt.full && *grant.Attempt != at {

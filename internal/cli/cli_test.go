@@ -177,7 +177,8 @@ func TestRollouts(t *testing.T) {
 		t.Fatal(err)
 	}
 	reward := agl.SpanCore{Name: "agentlightning.annotation", Status: agl.TraceStatus{StatusCode: agl.StatusOK}, Attributes: agl.Attributes{
-		{Key: "agentlightning.reward.0.name", Value: "primary"}, {Key: "agentlightning.reward.0.value", Value: 0.5}}}
+		{Key: "agentlightning.reward.0.name", Value: "primary"}, {Key: "agentlightning.reward.0.value", Value: 0.5},
+	}}
 	if _, err := client.AddSpans(ctx, []agl.Span{reward.Span(started.RolloutID, started.Attempt.AttemptID, 1, 1)}); err != nil {
 		t.Fatal(err)
 	}
@@ -228,8 +229,21 @@ func TestVersionAndHelp(t *testing.T) {
 	if status, out, _ := run(t, "version"); status != 0 || !strings.HasPrefix(out, "agl 0.") {
 		t.Errorf("version = %d, %q", status, out)
 	}
-	for _, args := range [][]string{{"--help"}, {"serve", "--help"}, {"store", "--help"}, {"rollouts", "ls", "--help"}, {"rollouts", "show", "--help"}, {"version", "--help"},
-		{"db", "--help"}, {"db", "check", "--help"}, {"db", "backup", "--help"}, {"db", "vacuum", "--help"}, {"db", "prune", "--help"}, {"doctor", "--help"}, {"agentops", "-h"}} {
+	for _, args := range [][]string{
+		{"--help"},
+		{"serve", "--help"},
+		{"store", "--help"},
+		{"rollouts", "ls", "--help"},
+		{"rollouts", "show", "--help"},
+		{"version", "--help"},
+		{"db", "--help"},
+		{"db", "check", "--help"},
+		{"db", "backup", "--help"},
+		{"db", "vacuum", "--help"},
+		{"db", "prune", "--help"},
+		{"doctor", "--help"},
+		{"agentops", "-h"},
+	} {
 		status, out, _ := run(t, args...)
 		if status != 0 || len(args) > 1 && !strings.Contains(out, "Examples:") {
 			t.Errorf("agl %v = %d, %s, want help with an example", args, status, out)

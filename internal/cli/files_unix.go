@@ -11,5 +11,5 @@ func openFiles() (n uint64, ok bool) {
 	if err := syscall.Getrlimit(syscall.RLIMIT_NOFILE, &limit); err != nil {
 		return 0, false
 	}
-	return uint64(limit.Cur), true
+	return uint64(limit.Cur), true //nolint:unconvert // it is signed on FreeBSD
 }

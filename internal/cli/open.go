@@ -28,8 +28,10 @@ func openStore(ctx context.Context, db, sync string, scan time.Duration, log *lo
 			return nil, usageError{fmt.Errorf("--sync %s: must be full or normal", sync)}
 		}
 		var err error
-		if backend, err = sqlite.Open(ctx, sqlite.Config{Path: path, Sync: sqlite.Sync(sync),
-			OnCommit: m.OnCommit, Logger: log.Logger("db")}); err != nil {
+		if backend, err = sqlite.Open(ctx, sqlite.Config{
+			Path: path, Sync: sqlite.Sync(sync),
+			OnCommit: m.OnCommit, Logger: log.Logger("db"),
+		}); err != nil {
 			return nil, err
 		}
 	case kind == "sqlite":

@@ -173,7 +173,8 @@ func newRolloutsShow(o *clientOptions) *cobra.Command {
 			}
 			if asJSON {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
-					"rollout": rollout.Rollout, "attempts": attempts.Items, "spans": spans.Items})
+					"rollout": rollout.Rollout, "attempts": attempts.Items, "spans": spans.Items,
+				})
 			}
 			return printRollout(cmd.OutOrStdout(), rollout.Rollout, attempts.Items, spans.Items)
 		},

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -102,9 +103,11 @@ func serve(cmd *cobra.Command, o *serveOptions) error {
 	if err != nil {
 		return err
 	}
-	config := daemon.Config{Host: o.host, Port: o.port, AuthToken: o.authToken, Insecure: o.insecure,
+	config := daemon.Config{
+		Host: o.host, Port: o.port, AuthToken: o.authToken, Insecure: o.insecure,
 		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, Models: models,
-		UpstreamConnectTimeout: orNever(o.connectTimeout), UpstreamTimeout: orNever(o.timeout), UpstreamIdleTimeout: orNever(o.idle)}
+		UpstreamConnectTimeout: orNever(o.connectTimeout), UpstreamTimeout: orNever(o.timeout), UpstreamIdleTimeout: orNever(o.idle),
+	}
 	if o.otlpPort != 0 {
 		config.OTLPGRPCPort = &o.otlpPort
 	}
@@ -133,6 +136,12 @@ func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error)
 	config.Logger = loggers.Logger("")
 	if o.workers > 1 {
 		config.Logger.InfoContext(ctx, "one process uses all cores; --n-workers has no effect", "n_workers", o.workers)
+	}
+	if slices.Contains(o.trackers, "console") {
+		config.Logger.InfoContext(ctx, "metrics are not written to the log; --tracker console has no effect, see /metrics")
+	}
+	if o.mongoURI != "" {
+		config.Logger.InfoContext(ctx, "mongodb is not supported yet; --mongo-uri has no effect", "db", o.db)
 	}
 	if config.Metrics, err = daemon.NewMetrics(); err != nil {
 		return fmt.Errorf("metrics: %w", err)

@@ -39,7 +39,7 @@ func TestRefusalShowsTheCommandThatAdmits(t *testing.T) {
 	var out, errs syncBuffer
 	done := startServer(ctx, append([]string{"--auth-token", strings.TrimPrefix(token, "AGL_AUTH_TOKEN=")}, args...), &out, &errs)
 	url := awaitURL(t, done, &out, &errs)
-	req, err := http.NewRequestWithContext(t.Context(), "GET", url+"/v1/models", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/v1/models", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -62,7 +62,7 @@ func TestLogGoesWhereItIsSent(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "agl.log")
 	url := serve(t, "--db", "memory:", "--log-level", "error,http=debug", "--log-format", "json", "--log-file", file)
-	req, err := http.NewRequestWithContext(t.Context(), "GET", url+"/healthz", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/healthz", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,5 +84,21 @@ func TestLogGoesWhereItIsSent(t *testing.T) {
 	if err := json.Unmarshal([]byte(first), &line); err != nil || line.Area != "http" || line.Path != "/healthz" ||
 		line.Status != 200 || line.RequestID != res.Header.Get("X-Request-Id") {
 		t.Errorf("the log is %q, %v, want the request with the id %s", text, err, res.Header.Get("X-Request-Id"))
+	}
+}
+
+// TestOptionsOfRelease03ThatMeanNothing are said to, a line each.
+func TestOptionsOfRelease03ThatMeanNothing(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "agl.log")
+	serve(t, "--log-file", file, "--backend", "memory", "--mongo-uri", "mongodb://x", "--n-workers", "4", "--tracker", "prometheus", "console")
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, option := range []string{"--mongo-uri has no effect", "--n-workers has no effect", "--tracker console has no effect"} {
+		if n := strings.Count(string(text), option); n != 1 {
+			t.Errorf("the log says %d times that %s, want once:\n%s", n, option, text)
+		}
 	}
 }

@@ -261,7 +261,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if s.grpc != nil {
 		calls.Go(func() {
 			s.grpc.stop(stop)
-			<-exports
+			<-exports //nolint:errcheck // the end that stop asked for
 		})
 	}
 	stopped := server.Shutdown(stop)
@@ -269,7 +269,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 		stopped = server.Close()
 	}
 	calls.Wait()
-	<-served
+	<-served //nolint:errcheck // http.ErrServerClosed
 	if stopped != nil {
 		err = errors.Join(err, fmt.Errorf("stop server on %s: %w", s.listener.Addr(), stopped))
 	}

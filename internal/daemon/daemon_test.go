@@ -178,7 +178,7 @@ func TestStopsWhileClientsWait(t *testing.T) {
 	go func() {
 		defer close(answered)
 		body := strings.NewReader(`{"rollout_ids":["` + rollout.RolloutID + `"],"timeout":null}`)
-		req, err := http.NewRequestWithContext(t.Context(), "POST", server.URL()+"/v1/agl/waits/rollouts", body)
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL()+"/v1/agl/waits/rollouts", body)
 		if err != nil {
 			t.Error(err)
 			return

@@ -81,16 +81,21 @@ type hurriedBody struct {
 	control *http.ResponseController
 	pause   time.Duration
 	until   time.Time
+	set     time.Time // deadline that is set
 	ended   bool
 }
 
-// hurry sets the deadline of what comes next. Connections that know no deadlines
-// do without.
+// hurry sets the deadline of what comes next, unless one was set just now.
+// Connections that know no deadlines do without.
 func (b *hurriedBody) hurry() {
 	deadline := time.Now().Add(b.pause)
 	if deadline.After(b.until) {
 		deadline = b.until
 	}
+	if deadline.Sub(b.set) < b.pause/16 && !b.set.IsZero() {
+		return
+	}
+	b.set = deadline
 	_ = b.control.SetReadDeadline(deadline)
 }
 

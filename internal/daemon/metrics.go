@@ -48,7 +48,7 @@ func NewMetrics() (*Metrics, error) {
 			Name: "agl_http_requests_in_flight", Help: "Requests that are being answered, those that wait for work too.",
 		}),
 		commits: prometheus.NewHistogram(prometheus.HistogramOpts{
-			Name: "agl_db_commit_latency", Help: "Seconds that a commit took until it was durable.", Buckets: observed.Buckets(),
+			Name: "agl_db_commit_seconds", Help: "Seconds that a commit took until it was durable.", Buckets: observed.Buckets(),
 		}),
 		grouped: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "agl_db_commit_calls", Help: "Calls that shared one commit.", Buckets: prometheus.ExponentialBuckets(1, 2, 10),

@@ -84,7 +84,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s = %v, want %v", name, got, want)
 		}
 	}
-	for _, name := range []string{"agl_queue_age_seconds", "agl_db_commit_latency_count", "agl_db_commit_calls_sum", "go_goroutines", "process_open_fds"} {
+	for _, name := range []string{"agl_queue_age_seconds", "agl_db_commit_seconds_count", "agl_db_commit_calls_sum", "go_goroutines", "process_open_fds"} {
 		if got := metric(t, text, name); got <= 0 {
 			t.Errorf("%s = %v, want more than 0", name, got)
 		}
@@ -129,6 +129,17 @@ func TestLinesCarryTheIDOfTheAnswer(t *testing.T) {
 	}
 	if !areas["http"] || !areas["otlp"] {
 		t.Errorf("lines of request %s are of areas %v, want http and otlp:\n%s", id, areas, out.String())
+	}
+}
+
+func TestTheCallersRequestIDIsKept(t *testing.T) {
+	t.Parallel()
+	url, _ := start(t, daemon.Config{})
+	for id, kept := range map[string]bool{"abc-1_2.Z": true, strings.Repeat("x", 64): true, strings.Repeat("x", 65): false, "a b": false, "a=\"b": false, "ä": false} {
+		_, header, _ := ask(t, "GET", url+"/v1/agl/health", "", "X-Request-Id", id)
+		if got := header.Get("X-Request-Id"); got == "" || (got == id) != kept {
+			t.Errorf("the answer to request %q has the id %q, kept should be %v", id, got, kept)
+		}
 	}
 }
 

@@ -20,12 +20,15 @@ func observe(next http.Handler, m *Metrics, name func(*http.Request) string, p p
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began := time.Now()
 		m.inFlight.Inc()
+		if id := r.Header.Get("X-Request-Id"); usable(id) {
+			w.Header().Set("X-Request-Id", id)
+		}
 		r = r.WithContext(logs.WithRequestID(r.Context(), storehttp.RequestID(w)))
 		out := &patientWriter{ResponseWriter: w, control: http.NewResponseController(w), pause: p.writePause}
 		out.allow(0)
 		path := name(r)
 		finished := false
-		defer func() {
+		defer func() { //nolint:contextcheck // the request carries it
 			m.inFlight.Dec()
 			took := time.Since(began)
 			status := out.status
@@ -47,4 +50,17 @@ func observe(next http.Handler, m *Metrics, name func(*http.Request) string, p p
 		next.ServeHTTP(out, r)
 		finished = true
 	})
+}
+
+// usable tells whether an id that a caller sends may stand in lines of the log.
+func usable(id string) bool {
+	const most = 64
+	for i := range len(id) {
+		switch c := id[i]; {
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', '0' <= c && c <= '9', c == '-', c == '_', c == '.':
+		default:
+			return false
+		}
+	}
+	return id != "" && len(id) <= most
 }

@@ -19,8 +19,10 @@ func openAPI() *openapi.Document {
 			"except those without security; the token of an attempt opens that attempt's model calls and spans.",
 	}
 	for _, r := range storehttp.Routes() {
-		d.Operations = append(d.Operations, openapi.Operation{Method: r.Method, Path: r.Path, Tag: "store", Summary: r.Summary,
-			In: r.In, Out: r.Out, Query: r.Query, Status: r.Status, Open: r.Open, Failure: "Failure"})
+		d.Operations = append(d.Operations, openapi.Operation{
+			Method: r.Method, Path: r.Path, Tag: "store", Summary: r.Summary,
+			In: r.In, Out: r.Out, Query: r.Query, Status: r.Status, Open: r.Open, Failure: "Failure",
+		})
 	}
 	d.Operations = append(d.Operations, otherOperations()...)
 	return d
@@ -30,18 +32,24 @@ func openAPI() *openapi.Document {
 func otherOperations() []openapi.Operation {
 	const get, post, protobuf, text = http.MethodGet, http.MethodPost, "application/x-protobuf", "text/plain"
 	out := []openapi.Operation{
-		{Method: post, Path: "/v1/traces", Tag: "otlp", Summary: "Store the spans of an OTLP export, as protobuf or as JSON, gzip or not",
-			In: "any", InType: protobuf, Out: "any", OutType: protobuf, Status: 200},
+		{
+			Method: post, Path: "/v1/traces", Tag: "otlp", Summary: "Store the spans of an OTLP export, as protobuf or as JSON, gzip or not",
+			In: "any", InType: protobuf, Out: "any", OutType: protobuf, Status: 200,
+		},
 		{Method: post, Path: "/v1/metrics", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
 		{Method: post, Path: "/v1/logs", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
 		{Method: post, Path: "/v1/development/profiles", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
 
 		{Method: get, Path: "/healthz", Tag: "gateway", Summary: "Tell that the server is there", Out: "Health", Status: 200, Open: true},
 		{Method: get, Path: "/api/models", Tag: "gateway", Summary: "List model backends", Out: "[]Model", Status: 200},
-		{Method: post, Path: "/api/models", Tag: "gateway", Summary: "Add model backends, or replace those of the same name and endpoint",
-			In: "[]Model", Out: "[]Model", Status: 201, Failure: "Failure"},
-		{Method: http.MethodDelete, Path: "/api/models", Tag: "gateway", Summary: "Forget the backends of a name, or all",
-			Query: "model=:string", Out: "object", Status: 200},
+		{
+			Method: post, Path: "/api/models", Tag: "gateway", Summary: "Add model backends, or replace those of the same name and endpoint",
+			In: "[]Model", Out: "[]Model", Status: 201, Failure: "Failure",
+		},
+		{
+			Method: http.MethodDelete, Path: "/api/models", Tag: "gateway", Summary: "Forget the backends of a name, or all",
+			Query: "model=:string", Out: "object", Status: 200,
+		},
 
 		{Method: get, Path: "/metrics", Tag: "operation", Summary: "Metrics for Prometheus", Out: "string", OutType: text, Status: 200},
 		{Method: get, Path: "/v1/prometheus", Tag: "operation", Summary: "Metrics for Prometheus, where release 0.3 has them", Out: "string", OutType: text, Status: 200},
@@ -52,10 +60,14 @@ func otherOperations() []openapi.Operation {
 		{"/rollout/{rollout_id}/attempt/{attempt_id}/v1", " of an attempt, recorded as one span"},
 	} {
 		out = append(out,
-			openapi.Operation{Method: post, Path: at.prefix + "/chat/completions", Tag: "proxy", Summary: "Call a model" + at.of,
-				In: "object", Out: "object", Status: 200, Failure: "ModelFailure"},
-			openapi.Operation{Method: get, Path: at.prefix + "/models", Tag: "proxy", Summary: "List the models that are served",
-				Out: "object", Status: 200, Failure: "ModelFailure"})
+			openapi.Operation{
+				Method: post, Path: at.prefix + "/chat/completions", Tag: "proxy", Summary: "Call a model" + at.of,
+				In: "object", Out: "object", Status: 200, Failure: "ModelFailure",
+			},
+			openapi.Operation{
+				Method: get, Path: at.prefix + "/models", Tag: "proxy", Summary: "List the models that are served",
+				Out: "object", Status: 200, Failure: "ModelFailure",
+			})
 	}
 	return out
 }

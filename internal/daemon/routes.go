@@ -33,9 +33,11 @@ type routed struct {
 func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, error) {
 	registry := c.Metrics.registry
 	kept := observed.New(c.Store, c.Metrics.store)
-	proxy, err := llmproxy.New(llmproxy.Config{Sink: kept, Attempts: kept, Models: kept, Static: c.Models,
+	proxy, err := llmproxy.New(llmproxy.Config{
+		Sink: kept, Attempts: kept, Models: kept, Static: c.Models,
 		UpstreamConnectTimeout: c.UpstreamConnectTimeout, UpstreamTimeout: c.UpstreamTimeout,
-		UpstreamIdleTimeout: c.UpstreamIdleTimeout, Logger: c.Log("proxy"), Metrics: registry})
+		UpstreamIdleTimeout: c.UpstreamIdleTimeout, Logger: c.Log("proxy"), Metrics: registry,
+	})
 	if err != nil {
 		return nil, fmt.Errorf("model proxy: %w", err)
 	}

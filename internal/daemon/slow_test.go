@@ -135,8 +135,10 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := x509.Certificate{SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
-		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true}
+	template := x509.Certificate{
+		SerialNumber: big.NewInt(1), NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}, IsCA: true, BasicConstraintsValid: true,
+	}
 	der, err := x509.CreateCertificate(rand.Reader, &template, &template, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -169,7 +171,7 @@ func TestTLS(t *testing.T) {
 		t.Fatalf("URL = %s, want https", url)
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}, DisableKeepAlives: true, ForceAttemptHTTP2: true}
-	req, err := http.NewRequestWithContext(t.Context(), "GET", url+"/healthz", nil)
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodGet, url+"/healthz", nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -178,7 +180,7 @@ func TestTLS(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = res.Body.Close()
-	if res.StatusCode != 200 || res.TLS == nil || res.ProtoMajor != 1 {
+	if res.StatusCode != http.StatusOK || res.TLS == nil || res.ProtoMajor != 1 {
 		t.Errorf("GET /healthz = %d over %s, want 200 over HTTP/1.1 with TLS", res.StatusCode, res.Proto)
 	}
 	for _, c := range []daemon.Config{{TLSCert: cert}, {TLSKey: key}, {TLSCert: key, TLSKey: cert}, {TLSCert: cert + "x", TLSKey: key}} {

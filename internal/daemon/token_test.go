@@ -335,7 +335,7 @@ func TestLimits(t *testing.T) {
 		}
 	}
 	// Of unknown length.
-	req, err := http.NewRequestWithContext(t.Context(), "POST", url+"/v1/agl/rollouts", io.MultiReader(bytes.NewReader([]byte(`{"input":"`)), strings.NewReader(long+`"}`)))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/v1/agl/rollouts", io.MultiReader(bytes.NewReader([]byte(`{"input":"`)), strings.NewReader(long+`"}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestLimits(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != 413 || !bytes.Contains(body, []byte("1000 bytes")) {
+	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusRequestEntityTooLarge || !bytes.Contains(body, []byte("1000 bytes")) {
 		t.Errorf("a body of unknown length = %d %s, %v, want 413", res.StatusCode, body, err)
 	}
 }

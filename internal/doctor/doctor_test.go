@@ -72,8 +72,10 @@ func TestExamine(t *testing.T) {
 		t.Fatal(err)
 	}
 	const token = "a token that is long enough"
-	server := stub(t, true, map[string]string{"/healthz": "{}", "/v1/agl/statistics " + token: "{}",
-		"/v1/agl/models " + token: `[{"model":"kept","endpoint":"http://127.0.0.1:1/v1"}]`})
+	server := stub(t, true, map[string]string{
+		"/healthz": "{}", "/v1/agl/statistics " + token: "{}",
+		"/v1/agl/models " + token: `[{"model":"kept","endpoint":"http://127.0.0.1:1/v1"}]`,
+	})
 	late := stub(t, true, map[string]string{"/healthz": "late", "/v1/agl/statistics": "{}"})
 	foreign := stub(t, false, map[string]string{"/healthz": "hello"})
 	backend := stub(t, false, map[string]string{"/v1/models": `{"data":[{"id":"m"},{"id":"n"}]}`, "/v2/models": "hello", "/v3/models key": `{"data":[{"id":"m"}]}`})

@@ -99,7 +99,9 @@ func (e *examination) model(ctx context.Context, m agl.Model) {
 		return
 	}
 	var list struct {
-		Data []struct{ ID string }
+		Data []struct {
+			ID string `json:"id"`
+		} `json:"data"`
 	}
 	if err := json.Unmarshal(res.body, &list); err != nil {
 		e.say(Warn, name, "check the address: it ends with /v1 as a rule", "%s does not answer in the shape of OpenAI: %v", m.Endpoint, err)

@@ -199,8 +199,10 @@ func BenchmarkNormalizeDeep(b *testing.B) {
 // FuzzNormalize compares with encoding/json: what it takes, we take, and mean
 // the same by it.
 func FuzzNormalize(f *testing.F) {
-	for _, src := range []string{`{"a":1,"a":[1.0,-0.0,NaN]}`, `"\ud83d\u0061\u2028"`, `[[],{},null,true,1e400]`, "\"\xff\"",
-		`{"":{"":{"":0}},"b":0,"":1}`, `[1E+2,0.10,-12]`} {
+	for _, src := range []string{
+		`{"a":1,"a":[1.0,-0.0,NaN]}`, `"\ud83d\u0061\u2028"`, `[[],{},null,true,1e400]`, "\"\xff\"",
+		`{"":{"":{"":0}},"b":0,"":1}`, `[1E+2,0.10,-12]`,
+	} {
 		f.Add([]byte(src))
 	}
 	f.Fuzz(func(t *testing.T, src []byte) {

@@ -64,10 +64,10 @@ type field struct {
 
 func fields(list string) []field {
 	var out []field
-	for _, part := range strings.Fields(list) {
+	for part := range strings.FieldsSeq(list) {
 		name, word, ok := strings.Cut(part, ":")
 		if !ok {
-			panic(fmt.Sprintf("openapi: member %q has no type", part)) // a table of ours is wrong
+			panic(fmt.Sprintf("openapi: member %q has no type", part)) //nolint:forbidigo // a table of ours is wrong
 		}
 		name, optional := strings.CutSuffix(name, "=")
 		out = append(out, field{name, word, optional})

@@ -10,9 +10,6 @@ import (
 	"agentlightning/llm/openai"
 )
 
-//go:fix inline
-func ptr[T any](v T) *T { return new(v) }
-
 func TestParseAnswer(t *testing.T) {
 	t.Parallel()
 	const body = `{"id":"c","model":"m","choices":[

@@ -53,8 +53,10 @@ func (c *change) recall(k *keyed, answer any) (bool, error) {
 		return false, fmt.Errorf("read the answer of key %q: %w", k.key, err)
 	}
 	if r.Request != k.request {
-		return false, &store.Error{Kind: store.ErrKeyReused,
-			Message: "the key was used for another request; use a new key for each request"}
+		return false, &store.Error{
+			Kind:    store.ErrKeyReused,
+			Message: "the key was used for another request; use a new key for each request",
+		}
 	}
 	if err := json.Unmarshal(r.Answer, answer); err != nil {
 		return false, fmt.Errorf("read the answer of key %q: %w", k.key, err)

@@ -133,8 +133,10 @@ func TestRolloutStateMachine(t *testing.T) {
 		config agl.RolloutConfig
 		steps  []step
 	}{
-		"succeeds": {once, []step{on(claim, edge{queuing, preparing}), on(span, edge{preparing, running}), on(span),
-			on(report(agl.AttemptSucceeded), edge{running, succeeded}), on(span)}},
+		"succeeds": {once, []step{
+			on(claim, edge{queuing, preparing}), on(span, edge{preparing, running}), on(span),
+			on(report(agl.AttemptSucceeded), edge{running, succeeded}), on(span),
+		}},
 		"succeeds unheard":   {once, []step{on(claim, edge{queuing, preparing}), on(report(agl.AttemptSucceeded), edge{preparing, succeeded})}},
 		"fails unheard":      {once, []step{on(claim, edge{queuing, preparing}), on(report(agl.AttemptFailed), edge{preparing, failed})}},
 		"fails":              {once, []step{on(claim, edge{queuing, preparing}), on(span, edge{preparing, running}), on(report(agl.AttemptFailed), edge{running, failed})}},
@@ -142,12 +144,18 @@ func TestRolloutStateMachine(t *testing.T) {
 		"never speaks":       {once, []step{on(claim, edge{queuing, preparing}), on(silence, edge{preparing, failed})}},
 		"falls silent":       {once, []step{on(claim, edge{queuing, preparing}), on(span, edge{preparing, running}), on(silence, edge{running, failed})}},
 		"speaks up too late": {once, []step{on(claim, edge{queuing, preparing}), on(silence, edge{preparing, failed}), on(span)}},
-		"is retried once": {retried, []step{on(claim, edge{queuing, preparing}), on(report(agl.AttemptFailed), edge{preparing, requeuing}),
-			on(claim, edge{requeuing, preparing}), on(report(agl.AttemptFailed), edge{preparing, failed})}},
-		"is retried when silent": {retried, []step{on(claim, edge{queuing, preparing}), on(span, edge{preparing, running}), on(silence, edge{running, requeuing}),
-			on(claim, edge{requeuing, preparing}), on(span, edge{preparing, running}), on(report(agl.AttemptSucceeded), edge{running, succeeded})}},
-		"revives before its retry": {retried, []step{on(claim, edge{queuing, preparing}), on(silence, edge{preparing, requeuing}), on(span, edge{requeuing, running}),
-			on(report(agl.AttemptSucceeded), edge{running, succeeded})}},
+		"is retried once": {retried, []step{
+			on(claim, edge{queuing, preparing}), on(report(agl.AttemptFailed), edge{preparing, requeuing}),
+			on(claim, edge{requeuing, preparing}), on(report(agl.AttemptFailed), edge{preparing, failed}),
+		}},
+		"is retried when silent": {retried, []step{
+			on(claim, edge{queuing, preparing}), on(span, edge{preparing, running}), on(silence, edge{running, requeuing}),
+			on(claim, edge{requeuing, preparing}), on(span, edge{preparing, running}), on(report(agl.AttemptSucceeded), edge{running, succeeded}),
+		}},
+		"revives before its retry": {retried, []step{
+			on(claim, edge{queuing, preparing}), on(silence, edge{preparing, requeuing}), on(span, edge{requeuing, running}),
+			on(report(agl.AttemptSucceeded), edge{running, succeeded}),
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, memory.New(), engine.Config{})
@@ -171,8 +179,19 @@ func TestRolloutStateMachine(t *testing.T) {
 			}
 		})
 	}
-	for _, e := range []edge{{"", queuing}, {queuing, preparing}, {requeuing, preparing}, {preparing, running}, {requeuing, running},
-		{preparing, succeeded}, {running, succeeded}, {preparing, failed}, {running, failed}, {preparing, requeuing}, {running, requeuing}} {
+	for _, e := range []edge{
+		{"", queuing},
+		{queuing, preparing},
+		{requeuing, preparing},
+		{preparing, running},
+		{requeuing, running},
+		{preparing, succeeded},
+		{running, succeeded},
+		{preparing, failed},
+		{running, failed},
+		{preparing, requeuing},
+		{running, requeuing},
+	} {
 		if !walked[e] {
 			t.Errorf("nothing went from %q to %q", e.from, e.to)
 		}

@@ -97,26 +97,26 @@ type conditions[T any] []func(*T) bool
 
 func (c *conditions[T]) add(f func(*T) bool) { *c = append(*c, f) }
 
-func (c conditions[T]) filter(all []*T, any bool) []*T {
+func (c conditions[T]) filter(all []*T, either bool) []*T {
 	if len(c) == 0 {
 		return all
 	}
 	var out []*T
 	for _, item := range all {
-		if c.match(item, any) {
+		if c.match(item, either) {
 			out = append(out, item)
 		}
 	}
 	return out
 }
 
-func (c conditions[T]) match(item *T, any bool) bool {
+func (c conditions[T]) match(item *T, either bool) bool {
 	for _, f := range c {
-		if f(item) == any {
-			return any
+		if f(item) == either {
+			return either
 		}
 	}
-	return !any
+	return !either
 }
 
 // page sorts and cuts. Items with equal keys keep their order in both directions.

@@ -15,8 +15,10 @@ func (s *Store) AddResources(ctx context.Context, r agl.NamedResources) (agl.Res
 	}
 	var out agl.ResourcesUpdate
 	err = s.update(ctx, func(c *change) error {
-		out = agl.ResourcesUpdate{ResourcesID: agl.NewResourcesID(), CreateTime: c.now, UpdateTime: c.now,
-			Version: 1, Resources: CloneResources(r)}
+		out = agl.ResourcesUpdate{
+			ResourcesID: agl.NewResourcesID(), CreateTime: c.now, UpdateTime: c.now,
+			Version: 1, Resources: CloneResources(r),
+		}
 		return c.PutResources(out)
 	})
 	return out, err

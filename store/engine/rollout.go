@@ -79,8 +79,10 @@ func (s *Store) StartRollout(ctx context.Context, req store.StartRequest) (agl.A
 			return err
 		}
 		ro := created[0]
-		a := agl.Attempt{RolloutID: ro.RolloutID, AttemptID: agl.NewAttemptID(), SequenceID: 1,
-			StartTime: ro.StartTime, Status: agl.AttemptPreparing, WorkerID: clonePtr(req.WorkerID)}
+		a := agl.Attempt{
+			RolloutID: ro.RolloutID, AttemptID: agl.NewAttemptID(), SequenceID: 1,
+			StartTime: ro.StartTime, Status: agl.AttemptPreparing, WorkerID: clonePtr(req.WorkerID),
+		}
 		if err := c.InsertAttempts([]agl.Attempt{a}); err != nil {
 			return err
 		}

@@ -27,8 +27,10 @@ type waiter struct {
 }
 
 func (l *waitList) add(ids []string, need int) *waiter {
-	w := &waiter{pending: make(map[string]struct{}, len(ids)), done: make(map[string]agl.Rollout, len(ids)),
-		need: need, enough: make(chan struct{})}
+	w := &waiter{
+		pending: make(map[string]struct{}, len(ids)), done: make(map[string]agl.Rollout, len(ids)),
+		need: need, enough: make(chan struct{}),
+	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.byID == nil {

@@ -58,8 +58,10 @@ func touch(tx engine.Tx, tag string) error {
 	_, takeErr := tx.TakeSequenceIDs(id, -3)
 	_, spanErr := tx.InsertSpans([]agl.Span{{RolloutID: id, AttemptID: "at-" + tag, SpanID: "t"}})
 	return errors.Join(popErr, takeErr, spanErr,
-		tx.UpdateRollouts([]agl.Rollout{{RolloutID: id, Status: agl.RolloutFailed, Input: json.RawMessage("2")},
-			{RolloutID: "ro2-" + tag, Status: agl.RolloutPreparing, Config: agl.RolloutConfig{UnresponsiveSeconds: new(2.0)}}}),
+		tx.UpdateRollouts([]agl.Rollout{
+			{RolloutID: id, Status: agl.RolloutFailed, Input: json.RawMessage("2")},
+			{RolloutID: "ro2-" + tag, Status: agl.RolloutPreparing, Config: agl.RolloutConfig{UnresponsiveSeconds: new(2.0)}},
+		}),
 		tx.UpdateAttempts([]agl.Attempt{{RolloutID: id, AttemptID: "at-" + tag, SequenceID: 1, Status: agl.AttemptFailed}}),
 		tx.InsertAttempts([]agl.Attempt{{RolloutID: "ro2-" + tag, AttemptID: "new", SequenceID: 1}}),
 		tx.UpdateRun(agl.Run{RunID: "run-" + tag, Error: "x"}),

@@ -36,8 +36,10 @@ func (t *tx) InsertRollouts(rollouts []agl.Rollout) error {
 		if _, ok := t.s.rollouts[id]; ok {
 			return errorf("rollout %s exists already", id)
 		}
-		row := &rolloutRow{place: len(t.s.order),
-			value: &agl.AttemptedRollout{Rollout: engine.CloneRollout(&rollouts[i])}}
+		row := &rolloutRow{
+			place: len(t.s.order),
+			value: &agl.AttemptedRollout{Rollout: engine.CloneRollout(&rollouts[i])},
+		}
 		t.s.rollouts[id] = row
 		t.s.order = append(t.s.order, row.value)
 		t.did(func() {

@@ -157,7 +157,9 @@ func (t *tx) deleteAttempt(a store.Attempted) error {
 }
 
 func scanAttempt(r row) agl.Attempt {
-	return agl.Attempt{SequenceID: int(r.int(2)), AttemptID: r.text(3), RolloutID: r.text(4),
+	return agl.Attempt{
+		SequenceID: int(r.int(2)), AttemptID: r.text(3), RolloutID: r.text(4),
 		Status: agl.AttemptStatus(r.text(5)), StartTime: r.float(6), EndTime: r.optionalFloat(7),
-		WorkerID: r.optionalText(8), LastHeartbeatTime: r.optionalFloat(9), Metadata: r.raw(10)}
+		WorkerID: r.optionalText(8), LastHeartbeatTime: r.optionalFloat(9), Metadata: r.raw(10),
+	}
 }

@@ -21,7 +21,8 @@ import (
 func benchSpan(rollout, i int) agl.Span {
 	start := 1.7e9 + float64(i)
 	id := fmt.Sprintf("%016x", i)
-	return agl.Span{RolloutID: fmt.Sprintf("ro-%012x", rollout*7919), AttemptID: fmt.Sprintf("at-%08x", rollout),
+	return agl.Span{
+		RolloutID: fmt.Sprintf("ro-%012x", rollout*7919), AttemptID: fmt.Sprintf("at-%08x", rollout),
 		SequenceID: int64(i), TraceID: strings.Repeat("0af7651916cd43dd", 2), SpanID: id, ParentID: &id,
 		Name: "openai.chat.completion", Status: agl.TraceStatus{StatusCode: agl.StatusOK},
 		Attributes: agl.Attributes{
@@ -29,9 +30,11 @@ func benchSpan(rollout, i int) agl.Span {
 			{Key: "gen_ai.prompt.0.content", Value: strings.Repeat("what is six times seven? ", 12)},
 			{Key: "gen_ai.completion.0.content", Value: strings.Repeat("let me see: ", 12)},
 			{Key: "token_ids", Value: []int64{101, 2054, 2003, 2416, 2335, 2698, 1029, 102, 17, 99, 1234, 5, 6, 7, 8}},
-			{Key: "temperature", Value: 0.7}},
+			{Key: "temperature", Value: 0.7},
+		},
 		StartTime: &start, EndTime: &start, Context: &agl.SpanContext{TraceID: strings.Repeat("0af7651916cd43dd", 2), SpanID: id},
-		Resource: agl.OtelResource{Attributes: agl.Attributes{{Key: "service.name", Value: "calc"}}}}
+		Resource: agl.OtelResource{Attributes: agl.Attributes{{Key: "service.name", Value: "calc"}}},
+	}
 }
 
 func openBench(b *testing.B, mode sqlite.Sync) *sqlite.Backend {

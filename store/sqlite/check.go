@@ -25,14 +25,22 @@ const maxProblems = 20
 // rules are what must hold beyond SQLite's own checks: a question that counts
 // what breaks it, and what that means.
 var rules = []struct{ count, problem string }{
-	{`SELECT count(*) FROM attempts WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE seq = attempts.rollout)`,
-		"attempts belong to no rollout"},
-	{`SELECT count(*) FROM (SELECT DISTINCT rollout FROM spans) s WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE seq = s.rollout)`,
-		"rollouts that spans belong to do not exist"},
-	{`SELECT count(*) FROM queue WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE seq = queue.rollout)`,
-		"places in the queue hold no rollout"},
-	{`SELECT count(*) FROM rollouts WHERE status IN ('queuing', 'requeuing') AND seq NOT IN (SELECT rollout FROM queue)`,
-		"rollouts wait to be claimed but are not in the queue"},
+	{
+		`SELECT count(*) FROM attempts WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE seq = attempts.rollout)`,
+		"attempts belong to no rollout",
+	},
+	{
+		`SELECT count(*) FROM (SELECT DISTINCT rollout FROM spans) s WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE seq = s.rollout)`,
+		"rollouts that spans belong to do not exist",
+	},
+	{
+		`SELECT count(*) FROM queue WHERE NOT EXISTS (SELECT 1 FROM rollouts WHERE seq = queue.rollout)`,
+		"places in the queue hold no rollout",
+	},
+	{
+		`SELECT count(*) FROM rollouts WHERE status IN ('queuing', 'requeuing') AND seq NOT IN (SELECT rollout FROM queue)`,
+		"rollouts wait to be claimed but are not in the queue",
+	},
 }
 
 // Check looks for damage: SQLite's own checks of every page and index, and the

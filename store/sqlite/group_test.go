@@ -127,22 +127,54 @@ func TestGroupIsolation(t *testing.T) {
 		want []string
 		errs []string // parts of the errors, empty for none
 	}{
-		{"bad first", []func(engine.Tx) error{after(insert("a"), fail), insert("b"), insert("c")},
-			[]string{"b", "c"}, []string{"bad", "", ""}},
-		{"bad between", []func(engine.Tx) error{insert("a"), after(insert("b"), fail), insert("c")},
-			[]string{"a", "c"}, []string{"", "bad", ""}},
-		{"bad last", []func(engine.Tx) error{insert("a"), insert("b"), after(insert("c"), fail)},
-			[]string{"a", "b"}, []string{"", "", "bad"}},
-		{"all bad", []func(engine.Tx) error{after(insert("a"), fail), after(insert("a"), fail), after(insert("a"), burst)},
-			[]string{}, []string{"bad", "bad", "burst"}},
-		{"panic", []func(engine.Tx) error{insert("a"), after(insert("b"), burst), insert("b")},
-			[]string{"a", "b"}, []string{"", "burst", ""}},
-		{"constraint", []func(engine.Tx) error{insert("a"), insert("a"), insert("b")},
-			[]string{"a", "b"}, []string{"", "conflict", ""}},
-		{"same id after a failure", []func(engine.Tx) error{insert("x"), after(insert("a"), fail), insert("a")},
-			[]string{"x", "a"}, []string{"", "bad", ""}},
-		{"the transaction is lost", []func(engine.Tx) error{insert("a"), lose(insert("b")), insert("c")},
-			[]string{"a", "c"}, []string{"", "lost", ""}},
+		{
+			"bad first",
+			[]func(engine.Tx) error{after(insert("a"), fail), insert("b"), insert("c")},
+			[]string{"b", "c"},
+			[]string{"bad", "", ""},
+		},
+		{
+			"bad between",
+			[]func(engine.Tx) error{insert("a"), after(insert("b"), fail), insert("c")},
+			[]string{"a", "c"},
+			[]string{"", "bad", ""},
+		},
+		{
+			"bad last",
+			[]func(engine.Tx) error{insert("a"), insert("b"), after(insert("c"), fail)},
+			[]string{"a", "b"},
+			[]string{"", "", "bad"},
+		},
+		{
+			"all bad",
+			[]func(engine.Tx) error{after(insert("a"), fail), after(insert("a"), fail), after(insert("a"), burst)},
+			[]string{},
+			[]string{"bad", "bad", "burst"},
+		},
+		{
+			"panic",
+			[]func(engine.Tx) error{insert("a"), after(insert("b"), burst), insert("b")},
+			[]string{"a", "b"},
+			[]string{"", "burst", ""},
+		},
+		{
+			"constraint",
+			[]func(engine.Tx) error{insert("a"), insert("a"), insert("b")},
+			[]string{"a", "b"},
+			[]string{"", "conflict", ""},
+		},
+		{
+			"same id after a failure",
+			[]func(engine.Tx) error{insert("x"), after(insert("a"), fail), insert("a")},
+			[]string{"x", "a"},
+			[]string{"", "bad", ""},
+		},
+		{
+			"the transaction is lost",
+			[]func(engine.Tx) error{insert("a"), lose(insert("b")), insert("c")},
+			[]string{"a", "c"},
+			[]string{"", "lost", ""},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -306,10 +338,14 @@ func (s script) run(tx engine.Tx, seen *[]string) error {
 
 func (s step) run(tx engine.Tx, note func(any, error) error) error {
 	id := fmt.Sprintf("ro-%d", s.rollout)
-	attempt := agl.Attempt{RolloutID: id, AttemptID: fmt.Sprintf("at-%d", s.attempt), SequenceID: 1 + s.attempt,
-		Status: agl.AttemptStatuses()[s.status%6], StartTime: float64(s.n)}
-	rollout := agl.Rollout{RolloutID: id, Status: agl.RolloutStatuses()[s.status], StartTime: float64(s.n),
-		Config: agl.RolloutConfig{MaxAttempts: 1}}
+	attempt := agl.Attempt{
+		RolloutID: id, AttemptID: fmt.Sprintf("at-%d", s.attempt), SequenceID: 1 + s.attempt,
+		Status: agl.AttemptStatuses()[s.status%6], StartTime: float64(s.n),
+	}
+	rollout := agl.Rollout{
+		RolloutID: id, Status: agl.RolloutStatuses()[s.status], StartTime: float64(s.n),
+		Config: agl.RolloutConfig{MaxAttempts: 1},
+	}
 	if s.n%2 == 0 {
 		rollout.Config.TimeoutSeconds = new(float64(s.n))
 	}

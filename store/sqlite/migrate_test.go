@@ -102,10 +102,14 @@ func writeFixture(t *testing.T, path string) {
 func oneOfEverything(tx engine.Tx) error {
 	ten, id, llm := 10.0, "rs-1", agl.LLM{Endpoint: "http://127.0.0.1:1/v1", Model: "small"}
 	rollouts := []agl.Rollout{
-		{RolloutID: "ro-1", Status: agl.RolloutSucceeded, Mode: agl.ModeTrain, StartTime: 1, EndTime: &ten, ResourcesID: &id,
-			Input: []byte(`{"question": "6*7",  "n":1.0}`), Metadata: []byte(`{}`), Config: agl.RolloutConfig{MaxAttempts: 1}},
-		{RolloutID: "ro-2", Status: agl.RolloutRunning, StartTime: 2, Input: []byte("null"),
-			Config: agl.RolloutConfig{MaxAttempts: 3, TimeoutSeconds: &ten, RetryCondition: []agl.AttemptStatus{agl.AttemptTimeout}}},
+		{
+			RolloutID: "ro-1", Status: agl.RolloutSucceeded, Mode: agl.ModeTrain, StartTime: 1, EndTime: &ten, ResourcesID: &id,
+			Input: []byte(`{"question": "6*7",  "n":1.0}`), Metadata: []byte(`{}`), Config: agl.RolloutConfig{MaxAttempts: 1},
+		},
+		{
+			RolloutID: "ro-2", Status: agl.RolloutRunning, StartTime: 2, Input: []byte("null"),
+			Config: agl.RolloutConfig{MaxAttempts: 3, TimeoutSeconds: &ten, RetryCondition: []agl.AttemptStatus{agl.AttemptTimeout}},
+		},
 		{RolloutID: "ro-3", Status: agl.RolloutQueuing, StartTime: 3, Input: []byte(`"later"`), Config: agl.RolloutConfig{MaxAttempts: 1}},
 	}
 	span := agl.SpanCore{Name: "step", Attributes: agl.Attributes{{Key: "x", Value: 1.0}}}.Span("ro-2", "at-2", 3, 2.5)
@@ -116,13 +120,16 @@ func oneOfEverything(tx engine.Tx) error {
 		func() error {
 			return tx.InsertAttempts([]agl.Attempt{
 				{RolloutID: "ro-1", AttemptID: "at-1", SequenceID: 1, StartTime: 1, EndTime: &ten, Status: agl.AttemptSucceeded},
-				{RolloutID: "ro-2", AttemptID: "at-2", SequenceID: 1, StartTime: 2, Status: agl.AttemptRunning, WorkerID: &id}})
+				{RolloutID: "ro-2", AttemptID: "at-2", SequenceID: 1, StartTime: 2, Status: agl.AttemptRunning, WorkerID: &id},
+			})
 		},
 		func() error { _, err := tx.InsertSpans([]agl.Span{span}); return err },
 		func() error { return tx.RaiseSequenceID("ro-2", 3) },
 		func() error {
-			return tx.PutResources(agl.ResourcesUpdate{ResourcesID: "rs-1", CreateTime: 1, UpdateTime: 1, Version: 1,
-				Resources: agl.NamedResources{{Name: "main", Resource: llm}}})
+			return tx.PutResources(agl.ResourcesUpdate{
+				ResourcesID: "rs-1", CreateTime: 1, UpdateTime: 1, Version: 1,
+				Resources: agl.NamedResources{{Name: "main", Resource: llm}},
+			})
 		},
 		func() error {
 			return tx.PutWorkers([]agl.Worker{{WorkerID: "w-1", Status: agl.WorkerBusy, LastBusyTime: &ten}})

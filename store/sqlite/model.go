@@ -9,8 +9,10 @@ import (
 func (r reader) Models() ([]agl.Model, error) {
 	var models []agl.Model
 	err := r.c.query(func(row row) error {
-		models = append(models, agl.Model{Name: row.text(0), Endpoint: row.text(1), Version: row.int(2),
-			Target: row.text(3), APIKey: row.text(4)})
+		models = append(models, agl.Model{
+			Name: row.text(0), Endpoint: row.text(1), Version: row.int(2),
+			Target: row.text(3), APIKey: row.text(4),
+		})
 		return nil
 	}, selectModels)
 	return models, err

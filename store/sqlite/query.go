@@ -164,20 +164,30 @@ func (k sortKind) key(column string) string {
 
 // What each noun can be sorted by, by JSON name, which is the column's name too.
 var (
-	rolloutSorts = map[string]sortKind{"rollout_id": sortPlain, "status": sortPlain, "mode": sortPlain,
-		"start_time": sortTime, "end_time": sortTime, "resources_id": sortText}
-	attemptSorts = map[string]sortKind{"attempt_id": sortPlain, "sequence_id": sortPlain,
+	rolloutSorts = map[string]sortKind{
+		"rollout_id": sortPlain, "status": sortPlain, "mode": sortPlain,
+		"start_time": sortTime, "end_time": sortTime, "resources_id": sortText,
+	}
+	attemptSorts = map[string]sortKind{
+		"attempt_id": sortPlain, "sequence_id": sortPlain,
 		"status": sortPlain, "start_time": sortTime, "end_time": sortTime, "worker_id": sortText,
-		"last_heartbeat_time": sortTime}
+		"last_heartbeat_time": sortTime,
+	}
 	// All spans, and all attempts, of a query have one rollout_id: it does not sort them.
-	spanSorts = map[string]sortKind{"attempt_id": sortPlain, "sequence_id": sortPlain,
+	spanSorts = map[string]sortKind{
+		"attempt_id": sortPlain, "sequence_id": sortPlain,
 		"trace_id": sortPlain, "span_id": sortPlain, "parent_id": sortText, "name": sortPlain,
-		"start_time": sortTime, "end_time": sortTime}
-	resourcesSorts = map[string]sortKind{"resources_id": sortPlain, "create_time": sortTime,
-		"update_time": sortTime, "version": sortPlain}
-	workerSorts = map[string]sortKind{"worker_id": sortPlain, "status": sortPlain, "last_heartbeat_time": sortTime,
+		"start_time": sortTime, "end_time": sortTime,
+	}
+	resourcesSorts = map[string]sortKind{
+		"resources_id": sortPlain, "create_time": sortTime,
+		"update_time": sortTime, "version": sortPlain,
+	}
+	workerSorts = map[string]sortKind{
+		"worker_id": sortPlain, "status": sortPlain, "last_heartbeat_time": sortTime,
 		"last_dequeue_time": sortTime, "last_busy_time": sortTime, "last_idle_time": sortTime,
-		"current_rollout_id": sortText, "current_attempt_id": sortText}
+		"current_rollout_id": sortText, "current_attempt_id": sortText,
+	}
 )
 
 func texts[S ~string](list []S) []string {

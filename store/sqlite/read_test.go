@@ -118,8 +118,12 @@ func TestSpanAttributes(t *testing.T) {
 	b := openTest(t, Config{})
 	inf := math.Inf(1)
 	attrs := agl.Attributes{
-		{Key: "one", Value: 1.0}, {Key: "int", Value: int64(1)}, {Key: "big", Value: json.Number("123456789012345678901234567890")},
-		{Key: "nan", Value: math.NaN()}, {Key: "infinite", Value: -inf}, {Key: "list", Value: []float64{1, math.NaN(), inf}},
+		{Key: "one", Value: 1.0},
+		{Key: "int", Value: int64(1)},
+		{Key: "big", Value: json.Number("123456789012345678901234567890")},
+		{Key: "nan", Value: math.NaN()},
+		{Key: "infinite", Value: -inf},
+		{Key: "list", Value: []float64{1, math.NaN(), inf}},
 		{Key: "text", Value: "a\x00b\u2028ü\U0001F600"},
 	}
 	want := agl.SpanCore{Name: "step", Attributes: attrs}.Span("ro-1", "at-1", 1, 12.5)

@@ -42,8 +42,10 @@ func (t *tx) PutResources(u agl.ResourcesUpdate) error {
 }
 
 func scanResources(r row) (agl.ResourcesUpdate, error) {
-	u := agl.ResourcesUpdate{ResourcesID: r.text(0), CreateTime: r.float(1), UpdateTime: r.float(2),
-		Version: int(r.int(3))}
+	u := agl.ResourcesUpdate{
+		ResourcesID: r.text(0), CreateTime: r.float(1), UpdateTime: r.float(2),
+		Version: int(r.int(3)),
+	}
 	if err := u.Resources.UnmarshalJSON([]byte(r.text(4))); err != nil {
 		return u, fmt.Errorf("stored resources %s: %w", u.ResourcesID, err)
 	}

@@ -189,14 +189,18 @@ func rolloutArgs(r *agl.Rollout) []any {
 	if r.Config.TimeoutSeconds != nil || r.Config.UnresponsiveSeconds != nil {
 		limited = 1
 	}
-	return []any{r.RolloutID, string(r.Status), string(r.Mode), r.StartTime, orNull(r.EndTime),
-		orNull(r.ResourcesID), limited, string(r.Config.AppendJSON(nil)), rawOrNull(r.Metadata), rawOrNull(r.Input)}
+	return []any{
+		r.RolloutID, string(r.Status), string(r.Mode), r.StartTime, orNull(r.EndTime),
+		orNull(r.ResourcesID), limited, string(r.Config.AppendJSON(nil)), rawOrNull(r.Metadata), rawOrNull(r.Input),
+	}
 }
 
 func (c *conn) scanRollout(r row) (agl.Rollout, error) {
-	ro := agl.Rollout{RolloutID: r.text(1), Status: agl.RolloutStatus(r.text(2)), Mode: agl.Mode(r.text(3)),
+	ro := agl.Rollout{
+		RolloutID: r.text(1), Status: agl.RolloutStatus(r.text(2)), Mode: agl.Mode(r.text(3)),
 		StartTime: r.float(4), EndTime: r.optionalFloat(5), ResourcesID: r.optionalText(6),
-		Metadata: r.raw(8), Input: r.raw(9)}
+		Metadata: r.raw(8), Input: r.raw(9),
+	}
 	var err error
 	if ro.Config, err = c.configs.decode(r.text(7)); err != nil {
 		return ro, fmt.Errorf("config of rollout %s: %w", ro.RolloutID, err)

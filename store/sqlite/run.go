@@ -50,13 +50,17 @@ func (t *tx) UpdateRun(r agl.Run) error {
 }
 
 func runArgs(r *agl.Run) []any {
-	return []any{r.RunID, r.Algorithm, rawOrNull(r.Config), r.Seed, string(r.Status), r.StartTime,
-		orNull(r.EndTime), r.Error}
+	return []any{
+		r.RunID, r.Algorithm, rawOrNull(r.Config), r.Seed, string(r.Status), r.StartTime,
+		orNull(r.EndTime), r.Error,
+	}
 }
 
 func scanRun(r row) agl.Run {
-	return agl.Run{RunID: r.text(0), Algorithm: r.text(1), Config: r.raw(2), Seed: r.int(3),
-		Status: agl.RunStatus(r.text(4)), StartTime: r.float(5), EndTime: r.optionalFloat(6), Error: r.text(7)}
+	return agl.Run{
+		RunID: r.text(0), Algorithm: r.text(1), Config: r.raw(2), Seed: r.int(3),
+		Status: agl.RunStatus(r.text(4)), StartTime: r.float(5), EndTime: r.optionalFloat(6), Error: r.text(7),
+	}
 }
 
 func (r reader) StepMetrics(runID string, after int) ([]agl.StepMetrics, error) {
@@ -115,8 +119,10 @@ func parseValues(text string) (map[string]float64, error) {
 func (r reader) LatestCheckpoint(runID string) (agl.Checkpoint, bool, error) {
 	var c agl.Checkpoint
 	found, err := r.c.one(func(row row) error {
-		c = agl.Checkpoint{Step: int(row.int(0)), Time: row.float(1), Path: row.text(2),
-			Score: row.optionalFloat(3), State: row.raw(4)}
+		c = agl.Checkpoint{
+			Step: int(row.int(0)), Time: row.float(1), Path: row.text(2),
+			Score: row.optionalFloat(3), State: row.raw(4),
+		}
 		return nil
 	}, selectLatestCheckpoint, runID)
 	return c, found, err

@@ -77,8 +77,10 @@ func fillQueue(b *testing.B, backend *sqlite.Backend, n int) {
 		rollouts, ids := make([]agl.Rollout, batch), make([]string, batch)
 		for i := range rollouts {
 			ids[i] = agl.NewRolloutID()
-			rollouts[i] = agl.Rollout{RolloutID: ids[i], Status: agl.RolloutQueuing, StartTime: 1.7e9 + float64(from+i)/100,
-				Input: []byte(`{"question":"how many?"}`), Config: agl.RolloutConfig{MaxAttempts: 1}}
+			rollouts[i] = agl.Rollout{
+				RolloutID: ids[i], Status: agl.RolloutQueuing, StartTime: 1.7e9 + float64(from+i)/100,
+				Input: []byte(`{"question":"how many?"}`), Config: agl.RolloutConfig{MaxAttempts: 1},
+			}
 		}
 		err := backend.Update(b.Context(), func(tx engine.Tx) error {
 			if err := tx.InsertRollouts(rollouts); err != nil {
@@ -157,8 +159,10 @@ func BenchmarkLargeAttempt(b *testing.B) {
 		b.Run(at.name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				got, err := s.QuerySpans(b.Context(), store.SpanQuery{RolloutID: first.RolloutID, AttemptID: &first.AttemptID,
-					Paging: store.Paging{SortBy: "sequence_id", Limit: page, Offset: at.offset}})
+				got, err := s.QuerySpans(b.Context(), store.SpanQuery{
+					RolloutID: first.RolloutID, AttemptID: &first.AttemptID,
+					Paging: store.Paging{SortBy: "sequence_id", Limit: page, Offset: at.offset},
+				})
 				if err != nil || len(got.Items) != page || got.Total != spans || got.Items[0].SequenceID != int64(at.offset) {
 					b.Fatalf("%d of %d spans, %v", len(got.Items), got.Total, err)
 				}

@@ -57,8 +57,11 @@ func (r reader) Counts() (store.Statistics, error) {
 		of  *int64
 		sql string
 	}{
-		{&s.TotalRollouts, countRollouts}, {&s.TotalAttempts, countAttempts}, {&s.TotalSpans, countSpans},
-		{&s.TotalResources, countResources}, {&s.TotalWorkers, countWorkers},
+		{&s.TotalRollouts, countRollouts},
+		{&s.TotalAttempts, countAttempts},
+		{&s.TotalSpans, countSpans},
+		{&s.TotalResources, countResources},
+		{&s.TotalWorkers, countWorkers},
 	} {
 		var err error
 		if *count.of, err = r.c.number(count.sql); err != nil {

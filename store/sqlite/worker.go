@@ -44,7 +44,9 @@ func (t *tx) PutWorkers(workers []agl.Worker) error {
 }
 
 func scanWorker(r row) agl.Worker {
-	return agl.Worker{WorkerID: r.text(0), Status: agl.WorkerStatus(r.text(1)), HeartbeatStats: r.raw(2),
+	return agl.Worker{
+		WorkerID: r.text(0), Status: agl.WorkerStatus(r.text(1)), HeartbeatStats: r.raw(2),
 		LastHeartbeatTime: r.optionalFloat(3), LastDequeueTime: r.optionalFloat(4), LastBusyTime: r.optionalFloat(5),
-		LastIdleTime: r.optionalFloat(6), CurrentRolloutID: r.optionalText(7), CurrentAttemptID: r.optionalText(8)}
+		LastIdleTime: r.optionalFloat(6), CurrentRolloutID: r.optionalText(7), CurrentAttemptID: r.optionalText(8),
+	}
 }

@@ -65,8 +65,10 @@ const (
 
 func newWriter(c *conn, tidy func(c *conn, idle bool)) *writer {
 	t := &tx{reader: reader{c}, known: newKnown()}
-	return &writer{c: c, t: t, tidy: tidy,
-		wake: make(chan struct{}, 1), done: make(chan struct{})}
+	return &writer{
+		c: c, t: t, tidy: tidy,
+		wake: make(chan struct{}, 1), done: make(chan struct{}),
+	}
 }
 
 // update queues f and waits until it is durable.
@@ -256,7 +258,7 @@ func (w *writer) call(c *call) error {
 	touched := len(t.touched)
 	t.dirty, t.saved = false, false
 	if c.err = c.ctx.Err(); c.err != nil {
-		return nil
+		return nil //nolint:nilerr // it is the caller's, not the transaction's
 	}
 	c.err = classify(protect(t, c.f))
 	if c.err == nil {

@@ -24,8 +24,10 @@ func attemptTests() []test {
 				got := must(f.StartAttempt(f.Context(), ro.RolloutID, new("w")))(f)
 				equal(f, "status", got.Status, agl.RolloutPreparing)
 				f.isNow("start", &got.Attempt.StartTime)
-				f.same("attempt", got.Attempt, agl.Attempt{RolloutID: ro.RolloutID, AttemptID: got.Attempt.AttemptID, SequenceID: n,
-					StartTime: got.Attempt.StartTime, Status: agl.AttemptPreparing, WorkerID: new("w")})
+				f.same("attempt", got.Attempt, agl.Attempt{
+					RolloutID: ro.RolloutID, AttemptID: got.Attempt.AttemptID, SequenceID: n,
+					StartTime: got.Attempt.StartTime, Status: agl.AttemptPreparing, WorkerID: new("w"),
+				})
 				f.same("latest", must(f.LatestAttempt(f.Context(), ro.RolloutID))(f), got.Attempt)
 			}
 			equal(f, "attempts", len(f.attempts(ro.RolloutID)), 4)
@@ -76,7 +78,8 @@ func attemptTests() []test {
 			want := *ro.Attempt
 			want.WorkerID, want.LastHeartbeatTime, want.Metadata = new("w"), new(123.5), json.RawMessage(`{"a":1.0}`)
 			f.same("answer", must(f.UpdateAttempt(f.Context(), ro.RolloutID, agl.LatestAttempt, store.AttemptUpdate{
-				WorkerID: store.To("w"), LastHeartbeatTime: store.To(123.5), Metadata: store.To(json.RawMessage(`{"a":1.0}`))}))(f), want)
+				WorkerID: store.To("w"), LastHeartbeatTime: store.To(123.5), Metadata: store.To(json.RawMessage(`{"a":1.0}`)),
+			}))(f), want)
 			want.Metadata = json.RawMessage(`{}`)
 			f.same("metadata is replaced", must(f.UpdateAttempt(f.Context(), ro.RolloutID, want.AttemptID,
 				store.AttemptUpdate{Metadata: store.To(json.RawMessage(`{}`))}))(f), want)

@@ -160,8 +160,10 @@ func benchQuerySpans(b *testing.B, s store.Store) {
 	var n atomic.Int64
 	inParallel(b, func(ctx context.Context) error {
 		a := attempts[n.Add(1)%int64(len(attempts))]
-		page, err := s.QuerySpans(ctx, store.SpanQuery{RolloutID: a.RolloutID, AttemptID: &a.AttemptID,
-			Paging: store.Paging{SortBy: "sequence_id"}})
+		page, err := s.QuerySpans(ctx, store.SpanQuery{
+			RolloutID: a.RolloutID, AttemptID: &a.AttemptID,
+			Paging: store.Paging{SortBy: "sequence_id"},
+		})
 		if err == nil && page.Total != 20 {
 			err = fmt.Errorf("%d spans, want 20", page.Total)
 		}

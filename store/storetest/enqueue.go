@@ -17,21 +17,27 @@ func enqueueTests() []test {
 				f.Errorf("id = %q, want ro- and 12 hex digits", ro.RolloutID)
 			}
 			f.isNow("start_time", &ro.StartTime)
-			want := agl.Rollout{RolloutID: ro.RolloutID, Input: json.RawMessage(`{"q":1}`), StartTime: ro.StartTime,
-				Status: agl.RolloutQueuing, Config: agl.RolloutConfig{MaxAttempts: 1}, Metadata: json.RawMessage(`{}`)}
+			want := agl.Rollout{
+				RolloutID: ro.RolloutID, Input: json.RawMessage(`{"q":1}`), StartTime: ro.StartTime,
+				Status: agl.RolloutQueuing, Config: agl.RolloutConfig{MaxAttempts: 1}, Metadata: json.RawMessage(`{}`),
+			}
 			f.same("rollout", ro, want)
 			f.same("rollout read again", f.rollout(ro.RolloutID), want)
 		}},
 		{"what is given is kept", "", func(f *fixture) {
 			req := store.EnqueueRequest{
 				Input: json.RawMessage(`"task"`), Mode: agl.ModeVal, ResourcesID: new("rs-of-mine"),
-				Config: &agl.RolloutConfig{TimeoutSeconds: new(12.0), UnresponsiveSeconds: new(3.5), MaxAttempts: 3,
-					RetryCondition: []agl.AttemptStatus{agl.AttemptTimeout, agl.AttemptFailed}},
+				Config: &agl.RolloutConfig{
+					TimeoutSeconds: new(12.0), UnresponsiveSeconds: new(3.5), MaxAttempts: 3,
+					RetryCondition: []agl.AttemptStatus{agl.AttemptTimeout, agl.AttemptFailed},
+				},
 				Metadata: json.RawMessage(`{"b":1,"a":[1.0,null]}`),
 			}
 			ro := must(f.EnqueueRollouts(f.Context(), []store.EnqueueRequest{req}))(f)[0]
-			want := agl.Rollout{RolloutID: ro.RolloutID, Input: req.Input, StartTime: ro.StartTime, Mode: agl.ModeVal,
-				ResourcesID: req.ResourcesID, Status: agl.RolloutQueuing, Config: *req.Config, Metadata: req.Metadata}
+			want := agl.Rollout{
+				RolloutID: ro.RolloutID, Input: req.Input, StartTime: ro.StartTime, Mode: agl.ModeVal,
+				ResourcesID: req.ResourcesID, Status: agl.RolloutQueuing, Config: *req.Config, Metadata: req.Metadata,
+			}
 			f.same("rollout", ro, want)
 			f.same("rollout read again", f.rollout(ro.RolloutID), want)
 		}},
@@ -52,7 +58,8 @@ func enqueueTests() []test {
 		}},
 		{"no input is null, null metadata is an empty object", "", func(f *fixture) {
 			ro := must(f.EnqueueRollouts(f.Context(), []store.EnqueueRequest{
-				{Input: json.RawMessage("null"), Metadata: json.RawMessage("null")}}))(f)[0]
+				{Input: json.RawMessage("null"), Metadata: json.RawMessage("null")},
+			}))(f)[0]
 			equal(f, "input", string(ro.Input), "null")
 			equal(f, "metadata", string(ro.Metadata), "{}")
 		}},
@@ -94,16 +101,21 @@ func enqueueTests() []test {
 		}},
 		{"a started rollout is prepared and not queued", "", func(f *fixture) {
 			got := must(f.StartRollout(f.Context(), store.StartRequest{
-				EnqueueRequest: store.EnqueueRequest{Input: json.RawMessage("1"),
-					Config: &agl.RolloutConfig{MaxAttempts: 2, TimeoutSeconds: new(9.0)}},
-				WorkerID: new("w")}))(f)
+				EnqueueRequest: store.EnqueueRequest{
+					Input:  json.RawMessage("1"),
+					Config: &agl.RolloutConfig{MaxAttempts: 2, TimeoutSeconds: new(9.0)},
+				},
+				WorkerID: new("w"),
+			}))(f)
 			equal(f, "status", got.Status, agl.RolloutPreparing)
 			equal(f, "max attempts", got.Config.MaxAttempts, 2)
 			if !regexp.MustCompile(`^at-[0-9a-f]{8}$`).MatchString(got.Attempt.AttemptID) {
 				f.Errorf("attempt id = %q, want at- and 8 hex digits", got.Attempt.AttemptID)
 			}
-			f.same("attempt", got.Attempt, agl.Attempt{RolloutID: got.RolloutID, AttemptID: got.Attempt.AttemptID, SequenceID: 1,
-				StartTime: got.StartTime, Status: agl.AttemptPreparing, WorkerID: new("w")})
+			f.same("attempt", got.Attempt, agl.Attempt{
+				RolloutID: got.RolloutID, AttemptID: got.Attempt.AttemptID, SequenceID: 1,
+				StartTime: got.StartTime, Status: agl.AttemptPreparing, WorkerID: new("w"),
+			})
 			f.same("rollout read again", f.rollout(got.RolloutID), got)
 			f.same("latest attempt", must(f.LatestAttempt(f.Context(), got.RolloutID))(f), got.Attempt)
 			equal(f, "claims", len(f.dequeue(1)), 0)

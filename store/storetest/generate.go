@@ -39,9 +39,11 @@ func anyConfig(r *rand.Rand) agl.RolloutConfig {
 }
 
 func anyRequest(r *rand.Rand) store.EnqueueRequest {
-	req := store.EnqueueRequest{Input: json.RawMessage(one(r, `1`, `1.0`, `null`, `{"b":1,"a":[1e3]}`, `"x"`)),
-		Mode: one(r, "", agl.ModeTrain, agl.ModeVal, agl.ModeTest), ResourcesID: maybe(r, "mine"),
-		Metadata: json.RawMessage(one(r, ``, `null`, `{"k":2}`))}
+	req := store.EnqueueRequest{
+		Input: json.RawMessage(one(r, `1`, `1.0`, `null`, `{"b":1,"a":[1e3]}`, `"x"`)),
+		Mode:  one(r, "", agl.ModeTrain, agl.ModeVal, agl.ModeTest), ResourcesID: maybe(r, "mine"),
+		Metadata: json.RawMessage(one(r, ``, `null`, `{"k":2}`)),
+	}
 	if r.IntN(3) > 0 {
 		req.Config = new(anyConfig(r))
 	}
@@ -51,8 +53,10 @@ func anyRequest(r *rand.Rand) store.EnqueueRequest {
 func anyWorker(r *rand.Rand) *string { return maybe(r, one(r, "w1", "w2", "w3", "")) }
 
 func anyPaging(r *rand.Rand, fields ...string) store.Paging {
-	return store.Paging{SortBy: one(r, append(fields, "", "")...), Desc: r.IntN(2) == 0, Any: r.IntN(3) == 0,
-		Limit: one(r, -1, 0, 1, 3), Offset: one(r, 0, 0, 1, 2)}
+	return store.Paging{
+		SortBy: one(r, append(fields, "", "")...), Desc: r.IntN(2) == 0, Any: r.IntN(3) == 0,
+		Limit: one(r, -1, 0, 1, 3), Offset: one(r, 0, 0, 1, 2),
+	}
 }
 
 // generate makes up an operation. What it refers to are places in the lists of a
@@ -207,9 +211,11 @@ func anySpans(r *rand.Rand, s *side) operation {
 		spans := make([]agl.Span, len(drafts))
 		for i, d := range drafts {
 			a := s.attempt(d.at)
-			spans[i] = agl.Span{RolloutID: a.RolloutID, AttemptID: a.AttemptID, SequenceID: int64(d.sequence), SpanID: d.id,
+			spans[i] = agl.Span{
+				RolloutID: a.RolloutID, AttemptID: a.AttemptID, SequenceID: int64(d.sequence), SpanID: d.id,
 				TraceID: "t" + d.id, ParentID: d.parent, Name: "n" + d.id, Status: agl.TraceStatus{StatusCode: agl.StatusOK},
-				Attributes: agl.Attributes{{Key: "i", Value: int64(i)}, {Key: "f", Value: 1.0}}}
+				Attributes: agl.Attributes{{Key: "i", Value: int64(i)}, {Key: "f", Value: 1.0}},
+			}
 		}
 		got, err := s.AddSpans(ctx, spans)
 		lines := []string{show(nil, err)}
@@ -221,8 +227,10 @@ func anySpans(r *rand.Rand, s *side) operation {
 }
 
 func anyResources(r *rand.Rand) operation {
-	n := agl.NamedResources{{Name: "p", Resource: agl.PromptTemplate{Template: fmt.Sprint(r.IntN(100)), Engine: "f-string"}},
-		{Name: "l", Resource: agl.LLM{Endpoint: "http://x", Model: "m", SamplingParameters: json.RawMessage(`{"t":1}`)}}}[:r.IntN(3)]
+	n := agl.NamedResources{
+		{Name: "p", Resource: agl.PromptTemplate{Template: fmt.Sprint(r.IntN(100)), Engine: "f-string"}},
+		{Name: "l", Resource: agl.LLM{Endpoint: "http://x", Model: "m", SamplingParameters: json.RawMessage(`{"t":1}`)}},
+	}[:r.IntN(3)]
 	if id := one(r, "", "", "mine", "other"); id != "" {
 		return op(func(ctx context.Context, s *side) string { return show(s.UpdateResources(ctx, id, n)) }, "update resources %s", id)
 	}

@@ -10,8 +10,10 @@ import (
 func healthTests() []test {
 	return []test{
 		{"an attempt that is too old times out", Scan, func(f *fixture) {
-			ro := f.claimed(agl.RolloutConfig{TimeoutSeconds: f.ticks(2), MaxAttempts: 2,
-				RetryCondition: []agl.AttemptStatus{agl.AttemptTimeout}})
+			ro := f.claimed(agl.RolloutConfig{
+				TimeoutSeconds: f.ticks(2), MaxAttempts: 2,
+				RetryCondition: []agl.AttemptStatus{agl.AttemptTimeout},
+			})
 			f.pass(1.5)
 			f.addSpan(ro.Attempt)
 			f.statuses(ro.RolloutID, agl.RolloutRunning, agl.AttemptRunning)
@@ -39,8 +41,10 @@ func healthTests() []test {
 			equal(f, "claims", len(f.dequeue(1)), 0)
 		}},
 		{"silence counts from the start", Scan, func(f *fixture) {
-			ro := f.claimed(agl.RolloutConfig{UnresponsiveSeconds: f.ticks(2), MaxAttempts: 2,
-				RetryCondition: []agl.AttemptStatus{agl.AttemptUnresponsive}})
+			ro := f.claimed(agl.RolloutConfig{
+				UnresponsiveSeconds: f.ticks(2), MaxAttempts: 2,
+				RetryCondition: []agl.AttemptStatus{agl.AttemptUnresponsive},
+			})
 			f.pass(1)
 			f.statuses(ro.RolloutID, agl.RolloutPreparing, agl.AttemptPreparing)
 			f.pass(1.5)

@@ -19,39 +19,61 @@ func lateSpanTests() []test {
 		wantRollout agl.RolloutStatus
 		wantAttempt agl.AttemptStatus
 	}{
-		{"failed attempt of a failed rollout", retry(1),
+		{
+			"failed attempt of a failed rollout", retry(1),
 			func(f *fixture, a *agl.Attempt) { f.setAttempt(a, agl.AttemptFailed) },
-			agl.RolloutFailed, agl.RolloutFailed, agl.AttemptFailed},
-		{"succeeded attempt", retry(1),
+			agl.RolloutFailed, agl.RolloutFailed, agl.AttemptFailed,
+		},
+		{
+			"succeeded attempt", retry(1),
 			func(f *fixture, a *agl.Attempt) { f.setAttempt(a, agl.AttemptSucceeded) },
-			agl.RolloutSucceeded, agl.RolloutSucceeded, agl.AttemptSucceeded},
-		{"timed-out attempt of a failed rollout", retry(1),
+			agl.RolloutSucceeded, agl.RolloutSucceeded, agl.AttemptSucceeded,
+		},
+		{
+			"timed-out attempt of a failed rollout", retry(1),
 			func(f *fixture, a *agl.Attempt) { f.setAttempt(a, agl.AttemptTimeout) },
-			agl.RolloutFailed, agl.RolloutFailed, agl.AttemptTimeout},
-		{"timed-out attempt of a requeued rollout", retry(2, agl.AttemptTimeout),
+			agl.RolloutFailed, agl.RolloutFailed, agl.AttemptTimeout,
+		},
+		{
+			"timed-out attempt of a requeued rollout", retry(2, agl.AttemptTimeout),
 			func(f *fixture, a *agl.Attempt) { f.setAttempt(a, agl.AttemptTimeout) },
-			agl.RolloutRequeuing, agl.RolloutRunning, agl.AttemptTimeout},
-		{"failed attempt of a requeued rollout", retry(2, agl.AttemptFailed),
+			agl.RolloutRequeuing, agl.RolloutRunning, agl.AttemptTimeout,
+		},
+		{
+			"failed attempt of a requeued rollout", retry(2, agl.AttemptFailed),
 			func(f *fixture, a *agl.Attempt) { f.setAttempt(a, agl.AttemptFailed) },
-			agl.RolloutRequeuing, agl.RolloutRunning, agl.AttemptFailed},
-		{"silent attempt of a requeued rollout", retry(2, agl.AttemptUnresponsive),
+			agl.RolloutRequeuing, agl.RolloutRunning, agl.AttemptFailed,
+		},
+		{
+			"silent attempt of a requeued rollout", retry(2, agl.AttemptUnresponsive),
 			func(f *fixture, a *agl.Attempt) { f.setAttempt(a, agl.AttemptUnresponsive) },
-			agl.RolloutRequeuing, agl.RolloutRunning, agl.AttemptRunning},
-		{"silent attempt of a failed rollout", retry(1),
+			agl.RolloutRequeuing, agl.RolloutRunning, agl.AttemptRunning,
+		},
+		{
+			"silent attempt of a failed rollout", retry(1),
 			func(f *fixture, a *agl.Attempt) { f.setAttempt(a, agl.AttemptUnresponsive) },
-			agl.RolloutFailed, agl.RolloutFailed, agl.AttemptRunning},
-		{"preparing attempt of a cancelled rollout", retry(1),
+			agl.RolloutFailed, agl.RolloutFailed, agl.AttemptRunning,
+		},
+		{
+			"preparing attempt of a cancelled rollout", retry(1),
 			func(f *fixture, a *agl.Attempt) { f.setRollout(a.RolloutID, agl.RolloutCancelled) },
-			agl.RolloutCancelled, agl.RolloutCancelled, agl.AttemptRunning},
-		{"preparing attempt of a rollout that was ended by hand", retry(1),
+			agl.RolloutCancelled, agl.RolloutCancelled, agl.AttemptRunning,
+		},
+		{
+			"preparing attempt of a rollout that was ended by hand", retry(1),
 			func(f *fixture, a *agl.Attempt) { f.setRollout(a.RolloutID, agl.RolloutSucceeded) },
-			agl.RolloutSucceeded, agl.RolloutSucceeded, agl.AttemptRunning},
-		{"preparing attempt of a rollout queued by hand", retry(1),
+			agl.RolloutSucceeded, agl.RolloutSucceeded, agl.AttemptRunning,
+		},
+		{
+			"preparing attempt of a rollout queued by hand", retry(1),
 			func(f *fixture, a *agl.Attempt) { f.setRollout(a.RolloutID, agl.RolloutQueuing) },
-			agl.RolloutQueuing, agl.RolloutQueuing, agl.AttemptRunning},
-		{"preparing attempt of a rollout requeued by hand", retry(1),
+			agl.RolloutQueuing, agl.RolloutQueuing, agl.AttemptRunning,
+		},
+		{
+			"preparing attempt of a rollout requeued by hand", retry(1),
 			func(f *fixture, a *agl.Attempt) { f.setRollout(a.RolloutID, agl.RolloutRequeuing) },
-			agl.RolloutRequeuing, agl.RolloutRunning, agl.AttemptRunning},
+			agl.RolloutRequeuing, agl.RolloutRunning, agl.AttemptRunning,
+		},
 	} {
 		tests = append(tests, test{tt.name, "", func(f *fixture) {
 			a := f.claimed(tt.config).Attempt

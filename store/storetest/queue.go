@@ -20,8 +20,10 @@ func queueTests() []test {
 			for _, id := range want {
 				got := f.claim()
 				equal(f, "claimed", got.RolloutID, id)
-				f.same("attempt", got.Attempt, agl.Attempt{RolloutID: id, AttemptID: got.Attempt.AttemptID, SequenceID: 1,
-					StartTime: got.Attempt.StartTime, Status: agl.AttemptPreparing})
+				f.same("attempt", got.Attempt, agl.Attempt{
+					RolloutID: id, AttemptID: got.Attempt.AttemptID, SequenceID: 1,
+					StartTime: got.Attempt.StartTime, Status: agl.AttemptPreparing,
+				})
 				f.isNow("start of the attempt", &got.Attempt.StartTime)
 				f.statuses(id, agl.RolloutPreparing, agl.AttemptPreparing)
 			}

@@ -67,8 +67,10 @@ func releaseTests() []test {
 		}},
 		{"releasing nothing or the unknown is nothing", "", func(f *fixture) {
 			f.ok(f.ReleaseRollouts(f.Context(), nil))
-			f.ok(f.ReleaseRollouts(f.Context(), []agl.AttemptedRollout{{Rollout: agl.Rollout{RolloutID: "ro-x"},
-				Attempt: &agl.Attempt{RolloutID: "ro-x", AttemptID: "at-x"}}}))
+			f.ok(f.ReleaseRollouts(f.Context(), []agl.AttemptedRollout{{
+				Rollout: agl.Rollout{RolloutID: "ro-x"},
+				Attempt: &agl.Attempt{RolloutID: "ro-x", AttemptID: "at-x"},
+			}}))
 			equal(f, "claims", len(f.dequeue(5)), 0)
 		}},
 		{"a release wakes a waiting call", "", func(f *fixture) {

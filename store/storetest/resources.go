@@ -41,8 +41,10 @@ func resourceTests() []test {
 				f.Errorf("id = %q, want rs- and 12 hex digits", got.ResourcesID)
 			}
 			f.isNow("creation", &got.CreateTime)
-			f.same("version", got, agl.ResourcesUpdate{ResourcesID: got.ResourcesID, CreateTime: got.CreateTime,
-				UpdateTime: got.CreateTime, Version: 1, Resources: all})
+			f.same("version", got, agl.ResourcesUpdate{
+				ResourcesID: got.ResourcesID, CreateTime: got.CreateTime,
+				UpdateTime: got.CreateTime, Version: 1, Resources: all,
+			})
 			f.same("by id", must(f.Resources(f.Context(), got.ResourcesID))(f), got)
 			latest := must(f.LatestResources(f.Context()))(f)
 			f.same("latest", latest, got)
@@ -64,8 +66,10 @@ func resourceTests() []test {
 				f.pass(1)
 				got := f.updateResources(a.ResourcesID, prompt(fmt.Sprint(version)))
 				f.isNow("update", &got.UpdateTime)
-				f.same("answer", got, agl.ResourcesUpdate{ResourcesID: a.ResourcesID, CreateTime: a.CreateTime,
-					UpdateTime: got.UpdateTime, Version: version, Resources: prompt(fmt.Sprint(version))})
+				f.same("answer", got, agl.ResourcesUpdate{
+					ResourcesID: a.ResourcesID, CreateTime: a.CreateTime,
+					UpdateTime: got.UpdateTime, Version: version, Resources: prompt(fmt.Sprint(version)),
+				})
 				f.same("latest", must(f.LatestResources(f.Context()))(f), got)
 				f.same("by id", must(f.Resources(f.Context(), a.ResourcesID))(f), got)
 			}
@@ -95,14 +99,25 @@ func resourceTests() []test {
 				{"exact", store.ResourcesQuery{ResourcesID: new("test-001")}, []string{"test-001"}},
 				{"part", store.ResourcesQuery{ResourcesIDContains: new("test-")}, []string{"test-002", "test-001", "test-003"}},
 				{"both", store.ResourcesQuery{ResourcesID: new("test-001"), ResourcesIDContains: new("prod")}, nil},
-				{"both are always and", store.ResourcesQuery{ResourcesID: new("test-001"), ResourcesIDContains: new("prod"),
-					Paging: store.Paging{Any: true}}, nil},
-				{"by id down", store.ResourcesQuery{Paging: store.Paging{SortBy: "resources_id", Desc: true, Limit: 2, Offset: 1}},
-					[]string{"test-002", "test-001"}},
-				{"by version", store.ResourcesQuery{Paging: store.Paging{SortBy: "version", Desc: true}},
-					[]string{"test-002", "test-001", "prod-003", "test-003"}},
-				{"by update", store.ResourcesQuery{ResourcesIDContains: new("test"), Paging: store.Paging{SortBy: "update_time"}},
-					[]string{"test-001", "test-003", "test-002"}},
+				{"both are always and", store.ResourcesQuery{
+					ResourcesID: new("test-001"), ResourcesIDContains: new("prod"),
+					Paging: store.Paging{Any: true},
+				}, nil},
+				{
+					"by id down",
+					store.ResourcesQuery{Paging: store.Paging{SortBy: "resources_id", Desc: true, Limit: 2, Offset: 1}},
+					[]string{"test-002", "test-001"},
+				},
+				{
+					"by version",
+					store.ResourcesQuery{Paging: store.Paging{SortBy: "version", Desc: true}},
+					[]string{"test-002", "test-001", "prod-003", "test-003"},
+				},
+				{
+					"by update",
+					store.ResourcesQuery{ResourcesIDContains: new("test"), Paging: store.Paging{SortBy: "update_time"}},
+					[]string{"test-001", "test-003", "test-002"},
+				},
 				{"past the end", store.ResourcesQuery{Paging: store.Paging{Limit: 2, Offset: 9}}, nil},
 			} {
 				got := must(f.QueryResources(f.Context(), tt.q))(f)

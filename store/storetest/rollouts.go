@@ -20,7 +20,8 @@ func (f *fixture) variety() []string {
 	var out []string
 	for i, mode := range []agl.Mode{agl.ModeTrain, "", agl.ModeVal, agl.ModeTest, "", agl.ModeTrain} {
 		ro := must(f.EnqueueRollouts(f.Context(), []store.EnqueueRequest{
-			{Input: json.RawMessage("1"), Mode: mode, ResourcesID: new(string(rune('z' - i)))}}))(f)[0]
+			{Input: json.RawMessage("1"), Mode: mode, ResourcesID: new(string(rune('z' - i)))},
+		}))(f)[0]
 		out = append(out, ro.RolloutID)
 		f.pass(1)
 	}
@@ -82,13 +83,19 @@ func rolloutTests() []test {
 				{"case counts", store.RolloutQuery{RolloutIDContains: new("RO-")}, nil},
 				{"no wildcard", store.RolloutQuery{RolloutIDContains: new("ro%")}, nil},
 				{"ids and status", store.RolloutQuery{RolloutIDIn: all[:3], StatusIn: []agl.RolloutStatus{queuing}}, pick(0, 1)},
-				{"ids or status", store.RolloutQuery{RolloutIDIn: all[2:4], StatusIn: []agl.RolloutStatus{queuing},
-					Paging: store.Paging{Any: true}}, pick(0, 1, 2, 3)},
-				{"part or status", store.RolloutQuery{RolloutIDContains: &part, StatusIn: []agl.RolloutStatus{agl.RolloutRequeuing},
-					Paging: store.Paging{Any: true}}, pick(3, 5)},
+				{"ids or status", store.RolloutQuery{
+					RolloutIDIn: all[2:4], StatusIn: []agl.RolloutStatus{queuing},
+					Paging: store.Paging{Any: true},
+				}, pick(0, 1, 2, 3)},
+				{"part or status", store.RolloutQuery{
+					RolloutIDContains: &part, StatusIn: []agl.RolloutStatus{agl.RolloutRequeuing},
+					Paging: store.Paging{Any: true},
+				}, pick(3, 5)},
 				{"part and status", store.RolloutQuery{RolloutIDContains: &part, StatusIn: []agl.RolloutStatus{queuing}}, nil},
-				{"nothing or status", store.RolloutQuery{RolloutIDIn: []string{}, StatusIn: []agl.RolloutStatus{preparing},
-					Paging: store.Paging{Any: true}}, pick(2)},
+				{"nothing or status", store.RolloutQuery{
+					RolloutIDIn: []string{}, StatusIn: []agl.RolloutStatus{preparing},
+					Paging: store.Paging{Any: true},
+				}, pick(2)},
 			} {
 				got := f.query(tt.q)
 				sameIDs(f, tt.name, attemptedIDs(got.Items), tt.want)
@@ -137,15 +144,24 @@ func rolloutTests() []test {
 				all = append(all, f.enqueue("1")[0].RolloutID)
 			}
 			for _, tt := range []struct{ limit, offset, from, to int }{
-				{3, 0, 0, 3}, {3, 3, 3, 6}, {3, 9, 9, 10}, {3, 10, 10, 10}, {3, 99, 10, 10},
-				{-1, 0, 0, 10}, {0, 0, 0, 10}, {-1, 4, 4, 10}, {100, 2, 2, 10},
+				{3, 0, 0, 3},
+				{3, 3, 3, 6},
+				{3, 9, 9, 10},
+				{3, 10, 10, 10},
+				{3, 99, 10, 10},
+				{-1, 0, 0, 10},
+				{0, 0, 0, 10},
+				{-1, 4, 4, 10},
+				{100, 2, 2, 10},
 			} {
 				got := f.query(store.RolloutQuery{Paging: store.Paging{Limit: tt.limit, Offset: tt.offset}})
 				sameIDs(f, "page", attemptedIDs(got.Items), all[tt.from:tt.to])
 				equal(f, "total", got.Total, 10)
 			}
-			some := f.query(store.RolloutQuery{RolloutIDIn: all[2:8], StatusIn: []agl.RolloutStatus{agl.RolloutFailed},
-				Paging: store.Paging{Any: true, SortBy: "start_time", Limit: 2, Offset: 1}})
+			some := f.query(store.RolloutQuery{
+				RolloutIDIn: all[2:8], StatusIn: []agl.RolloutStatus{agl.RolloutFailed},
+				Paging: store.Paging{Any: true, SortBy: "start_time", Limit: 2, Offset: 1},
+			})
 			sameIDs(f, "page of some", attemptedIDs(some.Items), all[3:5])
 			equal(f, "total of some", some.Total, 6)
 		}},

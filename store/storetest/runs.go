@@ -17,14 +17,18 @@ func (f *fixture) createRun(id string) agl.Run {
 func runTests() []test {
 	tests := []test{
 		{"a run is created running", "", func(f *fixture) {
-			got := must(f.CreateRun(f.Context(), agl.Run{Algorithm: "grpo", Seed: math.MaxInt64,
-				Config: json.RawMessage(`{"lr":1.0,"steps":2}`), Status: agl.RunFailed, Error: "x"}))(f)
+			got := must(f.CreateRun(f.Context(), agl.Run{
+				Algorithm: "grpo", Seed: math.MaxInt64,
+				Config: json.RawMessage(`{"lr":1.0,"steps":2}`), Status: agl.RunFailed, Error: "x",
+			}))(f)
 			if !regexp.MustCompile(`^run-[0-9a-f]{12}$`).MatchString(got.RunID) {
 				f.Errorf("id = %q, want run- and 12 hex digits", got.RunID)
 			}
 			f.isNow("start", &got.StartTime)
-			f.same("run", got, agl.Run{RunID: got.RunID, Algorithm: "grpo", Seed: math.MaxInt64,
-				Config: json.RawMessage(`{"lr":1.0,"steps":2}`), Status: agl.RunRunning, StartTime: got.StartTime})
+			f.same("run", got, agl.Run{
+				RunID: got.RunID, Algorithm: "grpo", Seed: math.MaxInt64,
+				Config: json.RawMessage(`{"lr":1.0,"steps":2}`), Status: agl.RunRunning, StartTime: got.StartTime,
+			})
 			f.same("read again", must(f.Store.Run(f.Context(), got.RunID))(f), got)
 		}},
 		{"an id is taken once", "", func(f *fixture) {
@@ -53,8 +57,10 @@ func runTests() []test {
 			run.Status, run.EndTime, run.Error = agl.RunFailed, got.EndTime, "no disk"
 			f.same("failed", must(f.Store.Run(f.Context(), "r"))(f), run)
 			run.Status, run.EndTime, run.Error, run.Config = agl.RunRunning, nil, "", json.RawMessage(`{"a":2}`)
-			f.same("resumed", must(f.UpdateRun(f.Context(), "r", store.RunUpdate{Status: store.To(agl.RunRunning),
-				Config: store.To(json.RawMessage(`{"a":2}`))}))(f), run)
+			f.same("resumed", must(f.UpdateRun(f.Context(), "r", store.RunUpdate{
+				Status: store.To(agl.RunRunning),
+				Config: store.To(json.RawMessage(`{"a":2}`)),
+			}))(f), run)
 			_, err := f.UpdateRun(f.Context(), "r", store.RunUpdate{Status: store.To(agl.RunStatus("bored"))})
 			f.refused(err, store.ErrInvalid, "")
 		}},

@@ -39,8 +39,10 @@ func sequenceTests() []test {
 			f.same("after 100", f.next(at), []int64{101})
 			f.addSpans(newSpan(a, 7))
 			f.same("after 7", f.next(at), []int64{102})
-			equal(f, "the ids of spans stay", f.spans(store.SpanQuery{RolloutID: a.RolloutID,
-				Paging: store.Paging{SortBy: "sequence_id", Desc: true}}).Items[0].SequenceID, 100)
+			equal(f, "the ids of spans stay", f.spans(store.SpanQuery{
+				RolloutID: a.RolloutID,
+				Paging:    store.Paging{SortBy: "sequence_id", Desc: true},
+			}).Items[0].SequenceID, 100)
 		}},
 		{"refused and dropped spans raise it too", "", func(f *fixture) {
 			a := f.claimed(agl.RolloutConfig{}).Attempt

@@ -285,7 +285,8 @@ func (f *fixture) claimed(c agl.RolloutConfig) agl.AttemptedRollout {
 func (f *fixture) start() agl.AttemptedRollout {
 	f.Helper()
 	return must(f.StartRollout(f.Context(), store.StartRequest{
-		EnqueueRequest: store.EnqueueRequest{Input: json.RawMessage("1")}}))(f)
+		EnqueueRequest: store.EnqueueRequest{Input: json.RawMessage("1")},
+	}))(f)
 }
 
 func (f *fixture) startAttempt(rolloutID string) agl.AttemptedRollout {
@@ -337,7 +338,8 @@ func (f *fixture) addSpan(a *agl.Attempt) agl.Span {
 
 // newSpan makes a span with everything that a span may have.
 func newSpan(a *agl.Attempt, sequenceID int64) agl.Span {
-	s := agl.SpanCore{Name: "step", Status: agl.TraceStatus{StatusCode: agl.StatusOK},
+	s := agl.SpanCore{
+		Name: "step", Status: agl.TraceStatus{StatusCode: agl.StatusOK},
 		Attributes: agl.Attributes{{Key: "int", Value: int64(1)}, {Key: "float", Value: 1.0}, {Key: "text", Value: "a"}},
 	}.Span(a.RolloutID, a.AttemptID, sequenceID, 12.5)
 	return s

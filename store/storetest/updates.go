@@ -20,24 +20,31 @@ func updateTests() []test {
 			conf := agl.RolloutConfig{TimeoutSeconds: new(1.5), MaxAttempts: 4, RetryCondition: []agl.AttemptStatus{agl.AttemptFailed}}
 			got := f.update(ro.RolloutID, store.RolloutUpdate{
 				Input: store.To(json.RawMessage(`[2]`)), Mode: store.To(agl.ModeTest), ResourcesID: store.To(new("rs-1")),
-				Status: store.To(agl.RolloutRunning), Config: store.To(conf), Metadata: store.To(json.RawMessage(`{"k":1.0}`))})
-			want := agl.Rollout{RolloutID: ro.RolloutID, Input: json.RawMessage(`[2]`), StartTime: ro.StartTime, Mode: agl.ModeTest,
-				ResourcesID: new("rs-1"), Status: agl.RolloutRunning, Config: conf, Metadata: json.RawMessage(`{"k":1.0}`)}
+				Status: store.To(agl.RolloutRunning), Config: store.To(conf), Metadata: store.To(json.RawMessage(`{"k":1.0}`)),
+			})
+			want := agl.Rollout{
+				RolloutID: ro.RolloutID, Input: json.RawMessage(`[2]`), StartTime: ro.StartTime, Mode: agl.ModeTest,
+				ResourcesID: new("rs-1"), Status: agl.RolloutRunning, Config: conf, Metadata: json.RawMessage(`{"k":1.0}`),
+			}
 			f.same("answer", got, want)
 			f.same("read again", f.rollout(ro.RolloutID), want)
 			f.same("the other rollout", f.rollout(other.RolloutID), other)
 		}},
 		{"what is not given is left alone, null is stored", "", func(f *fixture) {
-			req := store.EnqueueRequest{Input: json.RawMessage(`{"a":1}`), Mode: agl.ModeTrain, ResourcesID: new("rs-1"),
-				Metadata: json.RawMessage(`{"a":1,"b":2}`)}
+			req := store.EnqueueRequest{
+				Input: json.RawMessage(`{"a":1}`), Mode: agl.ModeTrain, ResourcesID: new("rs-1"),
+				Metadata: json.RawMessage(`{"a":1,"b":2}`),
+			}
 			ro := must(f.EnqueueRollouts(f.Context(), []store.EnqueueRequest{req}))(f)[0]
 			f.same("empty update", f.update(ro.RolloutID, store.RolloutUpdate{}), ro)
 			ro.Metadata = json.RawMessage(`{"b":3}`)
 			f.same("metadata is replaced, not merged",
 				f.update(ro.RolloutID, store.RolloutUpdate{Metadata: store.To(json.RawMessage(`{"b":3}`))}), ro)
 			ro.Input, ro.Mode, ro.ResourcesID, ro.Metadata = json.RawMessage("null"), "", nil, nil
-			f.same("nulls", f.update(ro.RolloutID, store.RolloutUpdate{Input: store.To(json.RawMessage("null")),
-				Mode: store.To(agl.Mode("")), ResourcesID: store.To[*string](nil), Metadata: store.To(json.RawMessage(nil))}), ro)
+			f.same("nulls", f.update(ro.RolloutID, store.RolloutUpdate{
+				Input: store.To(json.RawMessage("null")),
+				Mode:  store.To(agl.Mode("")), ResourcesID: store.To[*string](nil), Metadata: store.To(json.RawMessage(nil)),
+			}), ro)
 			f.same("read again", f.rollout(ro.RolloutID), ro)
 		}},
 		{"a partial configuration resets the rest", "", func(f *fixture) {

@@ -50,8 +50,10 @@ func waitTests() []test {
 	return []test{
 		{"finished rollouts are answered at once", "", func(f *fixture) {
 			all := ids(f.enqueue("0", "1", "2"))
-			done := []agl.Rollout{f.setRollout(all[0], agl.RolloutFailed), f.setRollout(all[1], agl.RolloutCancelled),
-				f.setRollout(all[2], agl.RolloutSucceeded)}
+			done := []agl.Rollout{
+				f.setRollout(all[0], agl.RolloutFailed), f.setRollout(all[1], agl.RolloutCancelled),
+				f.setRollout(all[2], agl.RolloutSucceeded),
+			}
 			for _, timeout := range []time.Duration{0, time.Hour, forever} {
 				f.same("rollouts", result(f, f.waiting(f.Context(), all, timeout)).got, done)
 			}

@@ -42,8 +42,10 @@ func workerTests() []test {
 		{"a heartbeat makes a worker", "", func(f *fixture) {
 			got := must(f.UpdateWorker(f.Context(), "w", store.To(json.RawMessage(`{"cpu":1.0,"n":1}`))))(f)
 			f.isNow("heartbeat", got.LastHeartbeatTime)
-			f.same("worker", got, agl.Worker{WorkerID: "w", Status: agl.WorkerUnknown,
-				HeartbeatStats: json.RawMessage(`{"cpu":1.0,"n":1}`), LastHeartbeatTime: got.LastHeartbeatTime})
+			f.same("worker", got, agl.Worker{
+				WorkerID: "w", Status: agl.WorkerUnknown,
+				HeartbeatStats: json.RawMessage(`{"cpu":1.0,"n":1}`), LastHeartbeatTime: got.LastHeartbeatTime,
+			})
 			f.same("read again", f.worker("w"), got)
 			f.pass(1)
 			again := f.beat("w")
@@ -168,11 +170,17 @@ func workerQueries(f *fixture) {
 		{"no status", store.WorkerQuery{StatusIn: []agl.WorkerStatus{}}, nil},
 		{"part", store.WorkerQuery{WorkerIDContains: new("alpha")}, []string{"alpha-1", "alpha-2"}},
 		{"part and status", store.WorkerQuery{WorkerIDContains: new("alpha"), StatusIn: busy}, []string{"alpha-2"}},
-		{"part or status", store.WorkerQuery{WorkerIDContains: new("beta"), StatusIn: busy, Paging: store.Paging{Any: true}},
-			[]string{"beta-1", "alpha-2", "gamma"}},
+		{
+			"part or status",
+			store.WorkerQuery{WorkerIDContains: new("beta"), StatusIn: busy, Paging: store.Paging{Any: true}},
+			[]string{"beta-1", "alpha-2", "gamma"},
+		},
 		{"by id", store.WorkerQuery{Paging: store.Paging{SortBy: "worker_id"}}, []string{"alpha-1", "alpha-2", "beta-1", "gamma"}},
-		{"by heartbeat", store.WorkerQuery{Paging: store.Paging{SortBy: "last_heartbeat_time", Desc: true}},
-			[]string{"gamma", "alpha-2", "alpha-1", "beta-1"}},
+		{
+			"by heartbeat",
+			store.WorkerQuery{Paging: store.Paging{SortBy: "last_heartbeat_time", Desc: true}},
+			[]string{"gamma", "alpha-2", "alpha-1", "beta-1"},
+		},
 		{"by attempt", store.WorkerQuery{Paging: store.Paging{SortBy: "status"}}, []string{"alpha-2", "gamma", "alpha-1", "beta-1"}},
 	} {
 		got := must(f.QueryWorkers(f.Context(), tt.q))(f)

@@ -344,6 +344,10 @@ func TestRunnerAgentOps(t *testing.T) {
 			if text, _, err := emit.MessageOf(&spans[2]); err != nil || text != "It is "+[]string{"one", "two"}[i] {
 				t.Errorf("the agent was answered %q (%v)", text, err)
 			}
+			// Python's own adapter, too, sees one call and not two.
+			if triplets, err := adapter.TracerTriplets(spans, adapter.TracerOptions{}); err != nil || len(triplets) != 1 {
+				t.Errorf("TracerTriplets = %+v, %v, want one", triplets, err)
+			}
 			sameInBoth(t, s, id)
 		}
 	}, "--model", "agent="+m.url)
