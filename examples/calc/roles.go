@@ -60,8 +60,12 @@ type site struct {
 // openSite starts a server over a backend; a port that is taken is replaced by
 // a free one.
 func openSite(ctx context.Context, o options, backend engine.Backend, models []agl.Model, logger *slog.Logger) (*site, error) {
-	st := engine.New(backend, engine.Config{HealthScanInterval: scanInterval, Logger: logger})
-	config := daemon.Config{Store: st, Port: o.port, Models: models, Logger: logger}
+	metrics, err := daemon.NewMetrics()
+	if err != nil {
+		return nil, err
+	}
+	st := engine.New(backend, engine.Config{HealthScanInterval: scanInterval, Logger: logger, OnChange: metrics.OnChange})
+	config := daemon.Config{Store: st, Port: o.port, Models: models, Logger: logger, Metrics: metrics}
 	server, err := daemon.Listen(ctx, config)
 	if err != nil {
 		config.Port = 0
