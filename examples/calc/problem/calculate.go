@@ -124,7 +124,7 @@ func (p *calculation) factor(depth int) (float64, error) {
 		return 0, fmt.Errorf("%q is not a number", p.rest[:n])
 	}
 	p.rest = p.rest[n:]
-	return v, nil
+	return finite(v)
 }
 
 func finite(v float64) (float64, error) {
