@@ -48,7 +48,8 @@ func (s *Signer) Open(token string, now time.Time) (store.Attempted, error) {
 	var at store.Attempted
 	text, ours := strings.CutPrefix(token, prefix)
 	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
-	if !ours || err != nil || len(raw) < sha256.Size {
+	// The decoder skips line breaks; a token has one spelling only.
+	if !ours || err != nil || strings.ContainsAny(text, "\r\n") || len(raw) < sha256.Size {
 		return at, ErrUnknown
 	}
 	claims, signature := raw[:len(raw)-sha256.Size], raw[len(raw)-sha256.Size:]

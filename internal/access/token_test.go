@@ -81,7 +81,7 @@ func FuzzOpen(f *testing.F) {
 	now := time.Unix(1_700_000_000, 0)
 	s := access.NewSigner("server", []byte("secret"))
 	good := s.Issue(store.Attempted{RolloutID: "ro-1", AttemptID: "at-1"}, now.Add(time.Hour))
-	for _, seed := range []string{good, good[:20], good + "A", "", "agl-attempt.", "agl-attempt.AAAA", strings.ToUpper(good)} {
+	for _, seed := range []string{good, good[:20], good[:40] + "\n" + good[40:], good + "A", "", "agl-attempt.", "agl-attempt.AAAA", strings.ToUpper(good)} {
 		f.Add(seed)
 	}
 	f.Fuzz(func(t *testing.T, token string) {
