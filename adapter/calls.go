@@ -52,22 +52,34 @@ func Calls(spans []agl.Span) ([]Call, error) {
 	for _, s := range callSpans(ordered) {
 		calls = append(calls, newCall(s))
 	}
+	err := assignRewards(ordered, len(calls),
+		func(i int) int64 { return calls[i].SequenceID },
+		func(i int) **float64 { return &calls[i].Reward })
+	if err != nil {
+		return nil, err
+	}
+	return calls, nil
+}
+
+// assignRewards gives each reward to the last of n calls before it, by sequence
+// id, that has none yet. An error means that a reward cannot be read.
+func assignRewards(ordered []*agl.Span, n int, sequence func(i int) int64, reward func(i int) **float64) error {
 	for _, s := range ordered {
 		value, err := agl.RewardValue(s)
 		if err != nil {
-			return nil, err
+			return err
 		}
 		if value == nil {
 			continue
 		}
-		for i := len(calls) - 1; i >= 0; i-- {
-			if calls[i].Reward == nil && calls[i].SequenceID < s.SequenceID {
-				calls[i].Reward = value
+		for i := n - 1; i >= 0; i-- {
+			if r := reward(i); *r == nil && sequence(i) < s.SequenceID {
+				*r = value
 				break
 			}
 		}
 	}
-	return calls, nil
+	return nil
 }
 
 // Final returns the reward of the attempt: that of the last span, by sequence

@@ -51,20 +51,11 @@ func ProxyTriplets(spans []agl.Span) ([]agl.Triplet, error) {
 		seen[id] = true
 		calls = append(calls, call{sequence: s.SequenceID, prompt: prompt, response: response, id: id})
 	}
-	for _, s := range ordered {
-		value, err := agl.RewardValue(s)
-		if err != nil {
-			return nil, err
-		}
-		if value == nil {
-			continue
-		}
-		for i := len(calls) - 1; i >= 0; i-- {
-			if calls[i].reward == nil && calls[i].sequence < s.SequenceID {
-				calls[i].reward = value
-				break
-			}
-		}
+	err := assignRewards(ordered, len(calls),
+		func(i int) int64 { return calls[i].sequence },
+		func(i int) **float64 { return &calls[i].reward })
+	if err != nil {
+		return nil, err
 	}
 	out := make([]agl.Triplet, len(calls))
 	for i, c := range calls {

@@ -71,22 +71,29 @@ func parseLiteral(kind string, given bool, text string) (any, error) {
 	return nil, fmt.Errorf("type %q has no literals", kind)
 }
 
-// TagsOf returns the tags of a span; none is an empty list. A gap in their
-// numbers is an error.
-func TagsOf(s *agl.Span) ([]string, error) {
-	v, err := Unflatten(s.Attributes, semconv.Tag)
+// numbered reads attributes that are a list below a prefix; none is an empty list.
+func numbered(s *agl.Span, prefix, what string) ([]any, error) {
+	v, err := Unflatten(s.Attributes, prefix)
 	if err != nil {
 		return nil, err
 	}
 	list, ok := v.([]any)
-	if !ok {
-		if m, isMap := v.(map[string]any); isMap && len(m) == 0 {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("span %s: the tags are not numbered from 0 without gaps", s.SpanID)
+	if m, isMap := v.(map[string]any); !ok && (!isMap || len(m) > 0) {
+		return nil, fmt.Errorf("span %s: the %s are not numbered from 0 without gaps", s.SpanID, what)
+	}
+	return list, nil
+}
+
+// TagsOf returns the tags of a span; none is an empty list. A gap in their
+// numbers is an error.
+func TagsOf(s *agl.Span) ([]string, error) {
+	list, err := numbered(s, semconv.Tag, "tags")
+	if len(list) == 0 {
+		return nil, err
 	}
 	out := make([]string, len(list))
 	for i, e := range list {
+		var ok bool
 		if out[i], ok = e.(string); !ok {
 			return nil, fmt.Errorf("span %s: tag %d is a %T, not a string", s.SpanID, i, e)
 		}
@@ -100,16 +107,9 @@ type LinkMatch struct{ Key, Value string }
 // LinksOf returns the links of a span; none is an empty list. A link that lacks
 // its key or value is an error.
 func LinksOf(s *agl.Span) ([]LinkMatch, error) {
-	v, err := Unflatten(s.Attributes, semconv.Link)
-	if err != nil {
+	list, err := numbered(s, semconv.Link, "links")
+	if len(list) == 0 {
 		return nil, err
-	}
-	list, ok := v.([]any)
-	if !ok {
-		if m, isMap := v.(map[string]any); isMap && len(m) == 0 {
-			return nil, nil
-		}
-		return nil, fmt.Errorf("span %s: the links are not numbered from 0 without gaps", s.SpanID)
 	}
 	out := make([]LinkMatch, len(list))
 	for i, e := range list {

@@ -67,6 +67,8 @@ type training struct {
 
 	path    string   // of the latest checkpoint
 	score   *float64 // of the latest checkpoint
+	pass    int      // over the tasks, which order is that of
+	order   []int
 	pending []string // rollouts of the next step that were asked for before an interruption
 }
 

@@ -19,7 +19,7 @@ func (t *training) ask(ctx context.Context, step int) ([]string, error) {
 	}
 	tasks := make([]json.RawMessage, t.Tasks)
 	for i := range tasks {
-		tasks[i] = t.env.Train[pick(t.Seed, (step-1)*t.Tasks+i, len(t.env.Train))]
+		tasks[i] = t.env.Train[t.pick((step-1)*t.Tasks+i)]
 	}
 	ids, err := t.enqueue(ctx, step, agl.ModeTrain, tasks, t.GroupSize)
 	if err != nil {
@@ -31,9 +31,12 @@ func (t *training) ask(ctx context.Context, step int) ([]string, error) {
 
 // pick returns the index of the n-th task that is drawn: every pass over the
 // tasks takes each of them once, in an order of its own.
-func pick(seed int64, n, of int) int {
-	pass := rand.New(rand.NewPCG(uint64(seed), uint64(n/of)))
-	return pass.Perm(of)[n%of]
+func (t *training) pick(n int) int {
+	of := len(t.env.Train)
+	if pass := n / of; t.order == nil || t.pass != pass {
+		t.pass, t.order = pass, rand.New(rand.NewPCG(uint64(t.Seed), uint64(pass))).Perm(of)
+	}
+	return t.order[n%of]
 }
 
 // metadata ties a rollout to its run; the keys are those of package semconv.
