@@ -11,14 +11,7 @@ func (h *handler) waitForRollouts(c *call) answer {
 	if refused != nil {
 		return *refused
 	}
-	var ids []string
-	if v, given := o.need("rollout_ids"); given {
-		ids = v.strings()
-	}
-	timeout := time.Duration(-1)
-	if seconds := o.floatOrNull("timeout"); seconds != nil {
-		timeout = waitTime(*seconds)
-	}
+	ids, timeout := o.waited()
 	if !c.valid() {
 		return c.invalid()
 	}
@@ -35,14 +28,7 @@ func (h *handler) waitForCount(c *call) answer {
 	if refused != nil {
 		return *refused
 	}
-	var ids []string
-	if v, given := o.need("rollout_ids"); given {
-		ids = v.strings()
-	}
-	timeout := time.Duration(-1)
-	if seconds := o.floatOrNull("timeout"); seconds != nil {
-		timeout = waitTime(*seconds)
-	}
+	ids, timeout := o.waited()
 	share := o.floatOrNull("share")
 	count := -1
 	if v, given := o.given("count"); given && !v.null() {
@@ -64,6 +50,18 @@ func (h *handler) waitForCount(c *call) answer {
 		return failed(err)
 	}
 	return ok(appendItems(nil, done, appendRollout))
+}
+
+// waited reads which rollouts to wait for, and for how long; less than 0 is
+// without limit.
+func (o object) waited() (ids []string, timeout time.Duration) {
+	if v, given := o.need("rollout_ids"); given {
+		ids = v.strings()
+	}
+	if seconds := o.floatOrNull("timeout"); seconds != nil {
+		return ids, waitTime(*seconds)
+	}
+	return ids, -1
 }
 
 // shareOf is how many of the distinct ids make up a share of them, rounded up.
