@@ -17,19 +17,21 @@ import (
 	"agentlightning/store"
 )
 
-// call is one chat completion from the request to the recorded span.
+// call is one model call from the request to the recorded span.
 type call struct {
 	p *Proxy
 	w http.ResponseWriter
 	r *http.Request
 
+	dialect *dialect
+
 	at      store.Attempted
 	rollout *rollout // nil when the call is not attributed, and so not recorded
 	seq     *sequence
 
-	body    []byte
 	req     *openai.Request
 	backend *backend
+	plan    *plan
 
 	start     time.Time
 	firstByte time.Time // zero until something of a stream arrived
@@ -43,10 +45,10 @@ type call struct {
 	message string         // the problem in words
 }
 
-func (p *Proxy) serveChat(w http.ResponseWriter, r *http.Request, at *store.Attempted) {
-	c := &call{p: p, w: w, r: r, start: p.cfg.Now()}
+func (p *Proxy) serveCall(w http.ResponseWriter, r *http.Request, d *dialect, at *store.Attempted) {
+	c := &call{p: p, w: w, r: r, dialect: d, start: p.cfg.Now()}
 	if at != nil {
-		if c.rollout = p.findAttempt(w, r, *at); c.rollout == nil {
+		if c.rollout = p.findAttempt(w, r, d, *at); c.rollout == nil {
 			return
 		}
 		c.at = *at
@@ -56,7 +58,7 @@ func (p *Proxy) serveChat(w http.ResponseWriter, r *http.Request, at *store.Atte
 	}
 	g, err := p.models.lookup(r.Context(), c.req.Model)
 	if err != nil {
-		p.modelsUnknown(w, r, err)
+		p.modelsUnknown(w, r, d, err)
 		return
 	}
 	if c.recorded() {
@@ -126,12 +128,11 @@ func (c *call) readRequest() bool {
 		} else if errors.Is(err, os.ErrDeadlineExceeded) {
 			status, text = http.StatusRequestTimeout, "the body did not arrive in time; send it again"
 		}
-		writeError(c.w, status, &openai.Error{Message: text, Type: openai.TypeInvalidRequest})
+		c.dialect.writeError(c.w, status, &openai.Error{Message: text, Type: openai.TypeInvalidRequest})
 		return false
 	}
-	c.body = body
 	if c.req, err = openai.ParseRequest(body); err != nil {
-		writeError(c.w, http.StatusBadRequest, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest})
+		c.dialect.writeError(c.w, http.StatusBadRequest, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest})
 		return false
 	}
 	return true
@@ -147,6 +148,10 @@ func (c *call) run(g *group) {
 		defer first.Stop()
 	}
 	resp, err := c.send(ctx, g)
+	if e, ok := errors.AsType[*openai.Error](err); ok {
+		c.fail(semconv.ProblemUpstreamError, http.StatusBadRequest, e)
+		return
+	}
 	if err != nil {
 		c.sendFailed(ctx, err)
 		return
@@ -159,7 +164,9 @@ func (c *call) run(g *group) {
 		c.relayFailure(ctx, resp)
 	case !isStream(resp):
 		c.relayWhole(ctx, resp)
-	case c.recorded():
+	case c.plan.translate != nil && !c.req.Stream:
+		c.relayGathered(ctx, resp)
+	case c.recorded() || c.plan.translate != nil:
 		c.relayStream(ctx, resp)
 	default:
 		c.passThrough(ctx, resp)
@@ -216,7 +223,7 @@ func (c *call) fail(problem string, status int, e *openai.Error) {
 		return
 	}
 	if problem != semconv.ProblemCancelled {
-		writeError(c.w, status, e)
+		c.dialect.writeError(c.w, status, e)
 	}
 }
 
@@ -227,7 +234,7 @@ func (c *call) storeFailed(err error) {
 		return
 	}
 	status, e := c.storeError(err)
-	writeError(c.w, status, e)
+	c.dialect.writeError(c.w, status, e)
 }
 
 func (c *call) storeError(err error) (int, *openai.Error) {

@@ -44,7 +44,7 @@ type group struct {
 // backend is one server of a model.
 type backend struct {
 	agl.Model
-	url string // of chat completions
+	base string // URL that routes are put behind
 	*health
 }
 
@@ -85,7 +85,7 @@ func newTable(before *table, list []agl.Model, log *slog.Logger) *table {
 			at.Model = m // named twice: what was said last holds
 			continue
 		}
-		b := &backend{Model: m, url: strings.TrimRight(m.Endpoint, "/") + "/chat/completions"}
+		b := &backend{Model: m, base: strings.TrimRight(m.Endpoint, "/")}
 		if old := before.group(m.Name).find(m.Endpoint); old != nil {
 			b.health = old.health
 		} else {

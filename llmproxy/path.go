@@ -55,7 +55,7 @@ func Template(u *url.URL) string {
 	switch {
 	case err != nil:
 		return "/rollout/{other}"
-	case rest != "/chat/completions" && rest != "/models":
+	case dialectOf(rest) == nil && rest != "/models":
 		rest = "/{other}"
 	}
 	if at != nil {

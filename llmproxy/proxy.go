@@ -65,35 +65,36 @@ func (p *Proxy) Close() error {
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	at, rest, err := splitPath(r.URL)
 	if err != nil {
-		writeError(w, http.StatusNotFound, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest})
+		plainDialect(r).writeError(w, http.StatusNotFound, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest})
 		return
 	}
-	switch rest {
-	case "/chat/completions":
-		if allow(w, r, http.MethodPost) {
+	d := dialectOf(rest)
+	switch {
+	case d != nil:
+		if allow(w, r, d, http.MethodPost) {
 			if at == nil {
 				at = attemptInHeaders(r.Header)
 			}
-			p.serveChat(w, r, at)
+			p.serveCall(w, r, d, at)
 		}
-	case "/models":
-		if allow(w, r, http.MethodGet, http.MethodHead) {
-			p.serveModels(w, r, at)
+	case rest == "/models":
+		if d = plainDialect(r); allow(w, r, d, http.MethodGet, http.MethodHead) {
+			p.serveModels(w, r, d, at)
 		}
 	default:
-		writeError(w, http.StatusNotFound, &openai.Error{
-			Message: fmt.Sprintf("the proxy does not serve %s; it serves POST …/v1/chat/completions and GET …/v1/models", r.URL.Path),
+		plainDialect(r).writeError(w, http.StatusNotFound, &openai.Error{
+			Message: fmt.Sprintf("the proxy does not serve %s; it serves %s", r.URL.Path, servedRoutes()),
 			Type:    openai.TypeInvalidRequest, Code: "not_found",
 		})
 	}
 }
 
-func allow(w http.ResponseWriter, r *http.Request, methods ...string) bool {
+func allow(w http.ResponseWriter, r *http.Request, d *dialect, methods ...string) bool {
 	if slices.Contains(methods, r.Method) {
 		return true
 	}
 	w.Header().Set("Allow", strings.Join(methods, ", "))
-	writeError(w, http.StatusMethodNotAllowed, &openai.Error{
+	d.writeError(w, http.StatusMethodNotAllowed, &openai.Error{
 		Message: fmt.Sprintf("%s does not take %s, use %s", r.URL.Path, r.Method, methods[0]),
 		Type:    openai.TypeInvalidRequest,
 	})
@@ -102,18 +103,18 @@ func allow(w http.ResponseWriter, r *http.Request, methods ...string) bool {
 
 // findAttempt answers a call whose attempt does not exist or cannot be looked
 // up, and returns nil then.
-func (p *Proxy) findAttempt(w http.ResponseWriter, r *http.Request, at store.Attempted) *rollout {
+func (p *Proxy) findAttempt(w http.ResponseWriter, r *http.Request, d *dialect, at store.Attempted) *rollout {
 	ro, err := p.rollouts.find(r.Context(), at)
 	switch {
 	case err == nil:
 		return ro
 	case errors.Is(err, store.ErrNotFound):
-		writeError(w, http.StatusNotFound, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest, Code: "attempt_not_found"})
+		d.writeError(w, http.StatusNotFound, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest, Code: "attempt_not_found"})
 	case r.Context().Err() != nil: // nobody is there to read an answer
 	default:
 		p.cfg.Logger.ErrorContext(r.Context(), "cannot look up attempt",
 			"rollout_id", at.RolloutID, "attempt_id", at.AttemptID, "err", err)
-		writeError(w, http.StatusServiceUnavailable, &openai.Error{
+		d.writeError(w, http.StatusServiceUnavailable, &openai.Error{
 			Message: fmt.Sprintf("the store cannot be asked for attempt %q of rollout %q; try again", at.AttemptID, at.RolloutID),
 			Type:    openai.TypeServer,
 		})
@@ -125,13 +126,13 @@ func (p *Proxy) findAttempt(w http.ResponseWriter, r *http.Request, at store.Att
 // model; clients need a number and do not use it.
 const modelsCreated = "1677610602"
 
-func (p *Proxy) serveModels(w http.ResponseWriter, r *http.Request, at *store.Attempted) {
-	if at != nil && p.findAttempt(w, r, *at) == nil {
+func (p *Proxy) serveModels(w http.ResponseWriter, r *http.Request, d *dialect, at *store.Attempted) {
+	if at != nil && p.findAttempt(w, r, d, *at) == nil {
 		return
 	}
 	names, err := p.models.names(r.Context())
 	if err != nil {
-		p.modelsUnknown(w, r, err)
+		p.modelsUnknown(w, r, d, err)
 		return
 	}
 	body := []byte(`{"data":[`)
@@ -146,9 +147,9 @@ func (p *Proxy) serveModels(w http.ResponseWriter, r *http.Request, at *store.At
 	writeJSON(w, http.StatusOK, append(body, `],"object":"list"}`...))
 }
 
-func (p *Proxy) modelsUnknown(w http.ResponseWriter, r *http.Request, err error) {
+func (p *Proxy) modelsUnknown(w http.ResponseWriter, r *http.Request, d *dialect, err error) {
 	p.cfg.Logger.ErrorContext(r.Context(), "cannot list models", "err", err)
-	writeError(w, http.StatusServiceUnavailable, &openai.Error{
+	d.writeError(w, http.StatusServiceUnavailable, &openai.Error{
 		Message: "the list of models cannot be read from the store; try again", Type: openai.TypeServer,
 	})
 }
@@ -157,8 +158,4 @@ func writeJSON(w http.ResponseWriter, status int, body []byte) {
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_, _ = w.Write(body) // the caller is gone if this fails, and nothing is left to be told
-}
-
-func writeError(w http.ResponseWriter, status int, e *openai.Error) {
-	writeJSON(w, status, e.AppendJSON(nil))
 }

@@ -26,7 +26,7 @@ func (c *call) span(seq int64, end time.Time) agl.Span {
 		s.Status = agl.TraceStatus{StatusCode: agl.StatusError, Description: &c.message}
 	}
 	a := make(attributes, 0, 64)
-	a.request(c.req)
+	a.request(c.dialect.operation, c.said())
 	if c.answer != nil {
 		a.answer(c.answer)
 	}
@@ -93,8 +93,8 @@ var parameters = [...]string{
 	"parallel_tool_calls", "response_format", "reasoning_effort",
 }
 
-func (a *attributes) request(req *openai.Request) {
-	a.add(semconv.GenAIOperation, "chat")
+func (a *attributes) request(operation string, req *openai.Request) {
+	a.add(semconv.GenAIOperation, operation)
 	a.add(semconv.GenAIRequestType, "chat")
 	a.add(semconv.GenAISystem, "OpenAI")
 	a.add(semconv.GenAIRequestModel, req.Model)

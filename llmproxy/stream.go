@@ -17,9 +17,11 @@ type streamRelay struct {
 	*call
 	out    *streamWriter
 	events *openai.EventReader
-	gather openai.Accumulator
+	gather gatherer
+	buf    []byte // for what a translator writes
 	rest   []byte // of an event in which the stream ended
 	stored bool
+	ended  bool // the caller was told the end by a translator
 
 	failure        string // problem that the stream itself tells of
 	failureMessage string
@@ -28,24 +30,26 @@ type streamRelay struct {
 // relayStream brings back a stream. The event that ends it waits until the call
 // is recorded.
 func (c *call) relayStream(ctx context.Context, resp *http.Response) {
-	s := &streamRelay{call: c, out: c.beginStream(resp), events: openai.NewEventReader(resp.Body)}
+	s := &streamRelay{call: c, out: c.beginStream(resp), events: openai.NewEventReader(resp.Body), gather: c.plan.gather()}
 	for {
 		event, err := s.events.Next()
-		switch {
-		case err != nil:
+		if err != nil {
 			s.end(ctx, err)
 			return
-		case event.Done() && !s.stored:
+		}
+		var chunk openai.Chunk
+		if len(event.Data) > 0 && !s.stored {
+			chunk = s.take(event)
+		}
+		if chunk.Last {
 			s.out.flush() // storing must not hold back what came before
 			if err := s.store("", ""); err != nil {
-				s.out.reportStore(c, err)
+				s.report(s.storeError(err))
 				return
 			}
-			s.pass(event)
-		default:
-			if hide := len(event.Data) > 0 && !s.stored && s.take(event); !hide {
-				s.pass(event)
-			}
+		}
+		if hide := chunk.UsageOnly && !s.req.IncludeUsage; !hide || s.plan.translate != nil {
+			s.pass(event, chunk)
 		}
 		if !s.events.Ready() {
 			s.out.flush()
@@ -57,9 +61,13 @@ func (c *call) relayStream(ctx context.Context, resp *http.Response) {
 	}
 }
 
-// pass writes an event to the caller. What is left of one at the end has to
-// wait for the reason why there is no more.
-func (s *streamRelay) pass(event openai.Event) {
+// pass writes an event to the caller, or what a translator makes of it. What
+// is left of one at the end has to wait for the reason why there is no more.
+func (s *streamRelay) pass(event openai.Event, chunk openai.Chunk) {
+	if t := s.plan.translate; t != nil {
+		s.translate(t, event, chunk)
+		return
+	}
 	if event.Partial {
 		s.rest = bytes.Clone(event.Raw)
 		return
@@ -67,9 +75,32 @@ func (s *streamRelay) pass(event openai.Event) {
 	s.out.write(event.Raw)
 }
 
-// take gathers the answer from an event. It reports whether the caller is not
-// to see the event, because only the proxy asked for it.
-func (s *streamRelay) take(event openai.Event) (hide bool) {
+// translate writes what the caller reads of an event. After a failure that the
+// stream tells of there is nothing more to say.
+func (s *streamRelay) translate(t translator, event openai.Event, chunk openai.Chunk) {
+	s.buf = s.buf[:0]
+	switch {
+	case s.ended || len(event.Data) == 0 || event.Partial:
+		return
+	case s.failure != "":
+		s.ended = true
+		s.buf = t.AppendError(s.buf, http.StatusBadGateway, &openai.Error{Message: s.failureMessage, Type: openai.TypeServer, Code: "backend_error"})
+	case chunk.Last:
+		s.ended = true
+		s.buf = t.AppendEnd(s.buf)
+	default:
+		var err error
+		if s.buf, err = t.AppendChunk(s.buf, event.Data); err != nil {
+			s.failure, s.failureMessage = semconv.ProblemUpstreamError, err.Error()
+			s.translate(t, event, chunk)
+			return
+		}
+	}
+	s.out.write(s.buf)
+}
+
+// take gathers the answer from an event.
+func (s *streamRelay) take(event openai.Event) openai.Chunk {
 	if s.firstByte.IsZero() {
 		s.firstByte = s.p.cfg.Now()
 	}
@@ -83,7 +114,7 @@ func (s *streamRelay) take(event openai.Event) (hide bool) {
 	case err != nil && !event.Partial:
 		s.failure, s.failureMessage = semconv.ProblemUpstreamError, err.Error()
 	}
-	return chunk.UsageOnly && !s.req.IncludeUsage
+	return chunk
 }
 
 // store records the call. What the stream told of a failure is closer to the
@@ -119,16 +150,39 @@ func (s *streamRelay) end(ctx context.Context, err error) {
 	}
 	if !s.stored {
 		if err := s.store(problem, message); err != nil {
-			s.out.reportStore(s.call, err)
+			s.report(s.storeError(err))
 			return
 		}
 		if problem != "" && problem != semconv.ProblemCancelled {
-			s.out.report(s.streamBroken())
+			s.report(s.streamBroken())
 		}
 	}
-	if !broken {
+	if s.plan.translate != nil {
+		s.endTranslated()
+	} else if !broken {
 		s.out.begin()
 		s.out.write(s.rest)
+	}
+}
+
+// endTranslated closes a translated stream whose end did not come.
+func (s *streamRelay) endTranslated() {
+	switch {
+	case s.ended, s.problem == semconv.ProblemCancelled:
+	case s.gather.Finished():
+		s.ended = true
+		s.out.write(s.plan.translate.AppendEnd(nil))
+	default:
+		s.report(s.streamBroken())
+	}
+}
+
+// report ends the stream with an error in place of the end that the caller
+// waits for.
+func (s *streamRelay) report(status int, e *openai.Error) {
+	if !s.ended {
+		s.ended = true
+		s.out.report(status, e)
 	}
 }
 
@@ -177,7 +231,12 @@ func isStream(resp *http.Response) bool {
 }
 
 func (c *call) beginStream(resp *http.Response) *streamWriter {
-	return &streamWriter{w: c.w, resp: resp, control: http.NewResponseController(c.w)}
+	s := &streamWriter{w: c.w, resp: resp, control: http.NewResponseController(c.w), dialect: c.dialect, event: c.dialect.appendErrorEvent}
+	if t := c.plan.translate; t != nil {
+		s.event = t.AppendError
+		resp.Header.Set("Content-Type", eventStream)
+	}
+	return s
 }
 
 // streamWriter writes to the caller until it is gone. The status goes out with
@@ -186,6 +245,8 @@ type streamWriter struct {
 	w       http.ResponseWriter
 	resp    *http.Response
 	control *http.ResponseController
+	dialect *dialect
+	event   func(dst []byte, status int, e *openai.Error) []byte // reports an error
 	begun   bool
 	dirty   bool
 	err     error
@@ -215,17 +276,12 @@ func (s *streamWriter) flush() {
 	}
 }
 
-// report ends a stream with an error in place of the end that the caller
-// waits for.
+// report writes an error: in an event, or as the answer when nothing went out.
 func (s *streamWriter) report(status int, e *openai.Error) {
 	if !s.begun {
-		writeError(s.w, status, e)
+		s.dialect.writeError(s.w, status, e)
 		return
 	}
-	s.write(append(e.AppendJSON([]byte("data: ")), "\n\n"...))
+	s.write(s.event(nil, status, e))
 	s.flush()
-}
-
-func (s *streamWriter) reportStore(c *call, err error) {
-	s.report(c.storeError(err))
 }

@@ -73,6 +73,11 @@ func (c *call) send(ctx context.Context, g *group) (*http.Response, error) {
 // sendOnce calls the backend of c, again where it refuses fields that the
 // proxy had added.
 func (c *call) sendOnce(ctx context.Context) (*http.Response, error) {
+	p, refusal := c.planFor(c.backend)
+	if refusal != nil {
+		return nil, refusal
+	}
+	c.plan = p
 	var spared []string
 	if c.recorded() {
 		if known := c.backend.refuses.Load(); known != nil {
@@ -108,38 +113,27 @@ func (c *call) sendOnce(ctx context.Context) (*http.Response, error) {
 	}
 }
 
-// The fields that the proxy adds to recorded calls.
-const (
-	fieldTokenIDs      = "return_token_ids"
-	fieldLogprobs      = "logprobs"
-	fieldStreamOptions = "stream_options"
-)
-
 // upstreamBody returns the body for the backend and the names of the fields
 // that the caller did not ask for.
 func (c *call) upstreamBody(spared []string) (body []byte, added []string) {
+	ask := c.plan.ask
 	edits := make([]openai.Edit, 0, 4)
-	if c.recorded() {
-		add := func(field string, value []byte) {
-			if slices.Contains(spared, field) || bytes.Equal(c.req.Raw(field), value) {
-				return
+	if c.recorded() && c.plan.capture != nil {
+		for _, e := range c.plan.capture(ask) {
+			if slices.Contains(spared, e.Key) || bytes.Equal(ask.Raw(e.Key), e.Value) {
+				continue
 			}
-			edits = append(edits, openai.Edit{Key: field, Value: value})
-			added = append(added, field)
-		}
-		add(fieldTokenIDs, []byte("true"))
-		add(fieldLogprobs, []byte("true"))
-		if c.req.Stream && !c.req.IncludeUsage {
-			add(fieldStreamOptions, c.req.UsageOptions())
+			edits = append(edits, e)
+			added = append(added, e.Key)
 		}
 	}
-	if target := c.backend.target(); target != c.req.Model {
+	if target := c.backend.target(); target != ask.Model {
 		edits = append(edits, openai.Edit{Key: "model", Value: openai.Text(target)})
 	}
 	if len(edits) == 0 {
-		return c.body, nil
+		return ask.Body(), nil
 	}
-	return c.req.Edit(edits...), added
+	return ask.Edit(edits...), added
 }
 
 // refusedFields returns those of the added fields that a failed answer names.
@@ -159,7 +153,7 @@ func refusedFields(status int, body []byte, added []string) []string {
 }
 
 func (c *call) post(ctx context.Context, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.backend.url, bytes.NewReader(body))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.backend.base+c.plan.route, bytes.NewReader(body))
 	if err != nil {
 		return nil, err
 	}

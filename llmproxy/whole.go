@@ -1,6 +1,7 @@
 package llmproxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,19 +20,90 @@ func (c *call) relayWhole(ctx context.Context, resp *http.Response) {
 		c.sendFailed(ctx, err)
 		return
 	}
-	if c.recorded() {
-		if c.answer, err = openai.ParseAnswer(body); err != nil {
-			c.answer, c.problem, c.message = nil, semconv.ProblemUpstreamError, err.Error()
+	if c.recorded() || c.plan.translate != nil {
+		gather := c.plan.gather()
+		if err = gather.AddWhole(body); err != nil {
+			c.problem, c.message = semconv.ProblemUpstreamError, err.Error()
 		} else {
+			c.answer = gather.Answer()
 			c.checkAnswer()
 		}
+	}
+	c.answerWhole(resp, body)
+}
+
+// relayGathered brings back a stream to a caller that wants one answer.
+func (c *call) relayGathered(ctx context.Context, resp *http.Response) {
+	gather, events := c.plan.gather(), openai.NewEventReader(resp.Body)
+	for {
+		event, err := events.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil && len(event.Data) > 0 {
+			var chunk openai.Chunk
+			if chunk, err = gather.Add(event.Data); err == nil && chunk.Error != "" {
+				err = fmt.Errorf("%s", chunk.Error)
+			}
+		}
+		if err != nil {
+			c.answer = gather.Answer()
+			c.sendFailed(ctx, err)
+			return
+		}
+	}
+	c.answer, c.chunks = gather.Answer(), gather.Chunks()
+	c.checkAnswer()
+	c.answerWhole(resp, nil)
+}
+
+// answerWhole records the call and answers it with the body of the backend, or
+// with what a translator makes of the answer.
+func (c *call) answerWhole(resp *http.Response, body []byte) {
+	t := c.plan.translate
+	if t == nil {
+		if err := c.record(); err != nil {
+			c.storeFailed(err)
+			return
+		}
+		c.writeAnswer(resp, body)
+		return
+	}
+	if c.answer == nil || len(c.answer.Choices) == 0 {
+		c.fail(semconv.ProblemUpstreamError, http.StatusBadGateway, &openai.Error{
+			Message: fmt.Sprintf("the backend of model %q at %s: %s", c.backend.Name, c.backend.Endpoint, cmp.Or(c.message, "the answer has no choices")),
+			Type:    openai.TypeServer, Code: "backend_error",
+		})
+		return
+	}
+	media := "application/json"
+	var err error
+	if c.req.Stream {
+		// The caller waits for a stream, so it is given one of a single chunk.
+		media = eventStream
+		if body, err = t.AppendChunk(nil, body); err == nil {
+			body = t.AppendEnd(body)
+		}
+	} else {
+		body, err = t.AppendAnswer(nil, c.answer)
+	}
+	if err != nil {
+		c.fail(semconv.ProblemUpstreamError, http.StatusBadGateway, &openai.Error{
+			Message: fmt.Sprintf("the answer of the backend of model %q at %s cannot be translated: %v", c.backend.Name, c.backend.Endpoint, err),
+			Type:    openai.TypeServer, Code: "backend_error",
+		})
+		return
 	}
 	if err := c.record(); err != nil {
 		c.storeFailed(err)
 		return
 	}
+	resp.Header.Set("Content-Type", media)
 	c.writeAnswer(resp, body)
 }
+
+// eventStream is the media type of streams that the proxy writes itself.
+const eventStream = "text/event-stream; charset=utf-8"
 
 // relayFailure brings back an error of the backend as it is.
 func (c *call) relayFailure(ctx context.Context, resp *http.Response) {

@@ -2,6 +2,7 @@ package openai
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -35,6 +36,8 @@ type toolCall struct {
 type Chunk struct {
 	// UsageOnly marks the chunk that carries the usage and nothing else.
 	UsageOnly bool
+	// Last marks the event that ends the stream.
+	Last bool
 	// Error is set when the backend reports a failure in place of a chunk.
 	Error string
 }
@@ -79,8 +82,12 @@ func (a *Accumulator) Chunks() int { return a.chunks }
 
 // Add takes in the data of one event. It keeps no reference to data.
 func (a *Accumulator) Add(data []byte) (Chunk, error) {
-	a.chunks++
 	var c Chunk
+	if string(data) == Done {
+		c.Last = true
+		return c, nil
+	}
+	a.chunks++
 	top, err := parseTop(data)
 	if err != nil {
 		return c, fmt.Errorf("the chunk is not a JSON object: %w", err)
@@ -93,13 +100,19 @@ func (a *Accumulator) Add(data []byte) (Chunk, error) {
 	return c, a.take(top, "delta")
 }
 
-// addBody takes in a whole answer.
-func (a *Accumulator) addBody(body []byte) error {
+// AddWhole takes in an answer that is no stream.
+func (a *Accumulator) AddWhole(body []byte) error {
 	top, err := parseTop(body)
-	if err != nil {
-		return err
+	if err == nil {
+		err = a.take(top, "message")
 	}
-	return a.take(top, "message")
+	if err == nil && len(a.choices) == 0 {
+		err = errors.New("it has no choices")
+	}
+	if err != nil {
+		return fmt.Errorf("the answer is not a chat completion: %w", err)
+	}
+	return nil
 }
 
 // top are the members of a completion or a chunk that count. Like all members

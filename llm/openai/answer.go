@@ -1,10 +1,5 @@
 package openai
 
-import (
-	"errors"
-	"fmt"
-)
-
 // Answer is what a chat completion says, whole or gathered from its chunks.
 type Answer struct {
 	ID    string
@@ -61,11 +56,8 @@ func (a *Answer) Finished() bool {
 // ParseAnswer reads a whole answer.
 func ParseAnswer(body []byte) (*Answer, error) {
 	var acc Accumulator
-	if err := acc.addBody(body); err != nil {
-		return nil, fmt.Errorf("the answer is not a chat completion: %w", err)
-	}
-	if len(acc.choices) == 0 {
-		return nil, errors.New("the answer is not a chat completion: it has no choices")
+	if err := acc.AddWhole(body); err != nil {
+		return nil, err
 	}
 	return acc.Answer(), nil
 }

@@ -16,6 +16,7 @@ type Request struct {
 	// IncludeUsage is true when the caller wants the chunk with the usage.
 	IncludeUsage bool
 
+	body    []byte
 	members []jsonx.Member
 }
 
@@ -26,7 +27,7 @@ func ParseRequest(body []byte) (*Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the body is not a JSON object: %w", err)
 	}
-	r := &Request{members: members}
+	r := &Request{body: body, members: members}
 	model := jsonx.Get(members, "model")
 	switch jsonx.KindOf(model) {
 	case jsonx.String:
@@ -41,6 +42,9 @@ func ParseRequest(body []byte) (*Request, error) {
 	}
 	return r, nil
 }
+
+// Body returns the request as it arrived.
+func (r *Request) Body() []byte { return r.body }
 
 // Raw returns the JSON of a member of the request, nil when it has none.
 func (r *Request) Raw(key string) []byte { return jsonx.Get(r.members, key) }
