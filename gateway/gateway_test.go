@@ -26,7 +26,14 @@ func (m *models) PutModels(_ context.Context, list []agl.Model) error {
 	return nil
 }
 
-func (m *models) DeleteModels(_ context.Context, name string) error {
+func (m *models) ReplaceModels(_ context.Context, list []agl.Model) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.list = list
+	return nil
+}
+
+func (m *models) DeleteModels(_ context.Context, name string, _ ...string) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	var kept []agl.Model

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -123,27 +122,12 @@ func (c Config) validate() error {
 		errs = append(errs, errors.New("Models is nil and Static is empty, the proxy has no backend"))
 	}
 	for _, m := range c.Static {
-		if err := CheckModel(m); err != nil {
+		if err := m.Validate(); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	if err := errors.Join(errs...); err != nil {
 		return fmt.Errorf("llmproxy: %w", err)
-	}
-	return nil
-}
-
-// CheckModel returns an error unless the proxy can call the backend.
-func CheckModel(m agl.Model) error {
-	if m.Name == "" {
-		return fmt.Errorf("model at %q has no name; write NAME=BASE_URL", m.Endpoint)
-	}
-	u, err := url.Parse(m.Endpoint)
-	switch {
-	case err != nil:
-		return fmt.Errorf("model %q: endpoint %q: %w", m.Name, m.Endpoint, err)
-	case u.Scheme != "http" && u.Scheme != "https", u.Host == "":
-		return fmt.Errorf("model %q: endpoint %q is not a URL such as http://127.0.0.1:8000/v1", m.Name, m.Endpoint)
 	}
 	return nil
 }

@@ -68,7 +68,7 @@ func newModels(cfg Config) *models {
 func newTable(before *table, list []agl.Model, log *slog.Logger) *table {
 	t := &table{list: list, groups: map[string]*group{}}
 	for _, m := range list {
-		if err := CheckModel(m); err != nil {
+		if err := m.Validate(); err != nil {
 			log.Warn("model left out", "err", err)
 			continue
 		}

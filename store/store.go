@@ -285,9 +285,14 @@ type RunStore interface {
 type ModelStore interface {
 	// PutModels adds backends, or replaces those with the same name and endpoint.
 	PutModels(ctx context.Context, models []agl.Model) error
-	// DeleteModels forgets the backends of a name; an empty name forgets all.
-	DeleteModels(ctx context.Context, name string) error
-	// Models lists the backends in the order in which they were added.
+	// ReplaceModels makes the backends of each name among models exactly those
+	// that are given, at once; other names stay as they are.
+	ReplaceModels(ctx context.Context, models []agl.Model) error
+	// DeleteModels forgets the backends of a name, only those at the endpoints
+	// when any are given; an empty name forgets all.
+	DeleteModels(ctx context.Context, name string, endpoints ...string) error
+	// Models lists the backends in the order in which they were added. Keys that
+	// were given by value are known to the process that took them only.
 	Models(ctx context.Context) ([]agl.Model, error)
 }
 

@@ -112,11 +112,24 @@ func (c *Client) PutModels(ctx context.Context, models []agl.Model) error {
 	return c.postJSON(ctx, "/models", "", notNil(models), nil)
 }
 
+// ReplaceModels implements [store.ModelStore].
+func (c *Client) ReplaceModels(ctx context.Context, models []agl.Model) error {
+	body, err := json.Marshal(notNil(models))
+	if err != nil {
+		return invalid("/models: %v", err)
+	}
+	return c.exchange(ctx, &request{method: http.MethodPut, path: "/models", body: body}, nil)
+}
+
 // DeleteModels implements [store.ModelStore].
-func (c *Client) DeleteModels(ctx context.Context, name string) error {
-	path := "/models"
+func (c *Client) DeleteModels(ctx context.Context, name string, endpoints ...string) error {
+	query := url.Values{}
 	if name != "" {
-		path += "?name=" + url.QueryEscape(name)
+		query["name"], query["endpoint"] = []string{name}, endpoints
+	}
+	path := "/models"
+	if len(query) > 0 {
+		path += "?" + query.Encode()
 	}
 	return c.exchange(ctx, &request{method: http.MethodDelete, path: path}, nil)
 }

@@ -79,7 +79,8 @@ func descriptions() map[string]Route {
 		"GET runs/{run_id}/checkpoints/latest": {Summary: "Get the checkpoint of the highest step; null when there is none", Out: "Checkpoint?", Status: ok},
 		"GET models":                           {Summary: "List model backends", Query: "keys=:boolean", Out: "[]Model", Status: ok},
 		"POST models":                          {Summary: "Add model backends, or replace those of the same name and endpoint", In: "[]Model", Out: "object", Status: ok},
-		"DELETE models":                        {Summary: "Forget the backends of a name, or all", Query: "name=:string", Out: "object", Status: ok},
+		"PUT models":                           {Summary: "Make the backends of each name that is given exactly these, at once", In: "[]Model", Out: "object", Status: ok},
+		"DELETE models":                        {Summary: "Forget the backends of a name, only those at the endpoints when any are given, or all", Query: "name=:string endpoint=:[]string", Out: "object", Status: ok},
 	}
 }
 

@@ -65,7 +65,7 @@ func TestIdempotencyKey(t *testing.T) {
 func TestKeysOfModels(t *testing.T) {
 	t.Parallel()
 	b := setup(t, nil)
-	model := agl.Model{Name: "m", Endpoint: "http://x/v1", APIKey: "secret"}
+	model := agl.Model{Name: "m", Endpoint: "http://x/v1", APIKey: "secret", KeyGiven: true}
 	if err := b.client.PutModels(t.Context(), []agl.Model{model}); err != nil {
 		t.Fatal(err)
 	}

@@ -1,9 +1,11 @@
 package storehttp
 
 import (
+	"context"
 	"net/http"
 
 	agl "agentlightning"
+	"agentlightning/store"
 )
 
 // listModels leaves out the keys of the backends unless the query asks for
@@ -21,20 +23,29 @@ func (h *handler) listModels(c *call) answer {
 	return encoded(http.StatusOK, notNil(models))
 }
 
-func (h *handler) putModels(c *call) answer {
+func (h *handler) putModels(c *call) answer { return h.takeModels(c, h.store.PutModels) }
+
+func (h *handler) replaceModels(c *call) answer { return h.takeModels(c, h.store.ReplaceModels) }
+
+func (h *handler) takeModels(c *call, take func(context.Context, []agl.Model) error) answer {
 	models, refused := bodyOf[[]agl.Model](h, c)
 	if refused != nil {
 		return *refused
 	}
-	if err := h.store.PutModels(c.Context(), models); err != nil {
+	if err := take(c.Context(), models); err != nil {
 		return failed(err)
 	}
 	return ok([]byte("{}"))
 }
 
-// deleteModels forgets the models of the name in the query, or all.
+// deleteModels forgets the backends that the query names, or all. Endpoints
+// without a name would forget more than was asked.
 func (h *handler) deleteModels(c *call) answer {
-	if err := h.store.DeleteModels(c.Context(), c.URL.Query().Get("name")); err != nil {
+	query := c.URL.Query()
+	if query.Get("name") == "" && query.Has("endpoint") {
+		return failed(&store.Error{Kind: store.ErrInvalid, Message: "endpoint: needs the name of the model beside it"})
+	}
+	if err := h.store.DeleteModels(c.Context(), query.Get("name"), query["endpoint"]...); err != nil {
 		return failed(err)
 	}
 	return ok([]byte("{}"))

@@ -21,7 +21,7 @@ type route struct {
 // one counts, so words stand before parameters, and what a wrong method is told
 // to be allowed follows the order too.
 func routes() []route {
-	const get, post, del = http.MethodGet, http.MethodPost, http.MethodDelete
+	const get, post, put, del = http.MethodGet, http.MethodPost, http.MethodPut, http.MethodDelete
 	table := []route{
 		{method: get, pattern: "health", serve: (*handler).health},
 		{method: get, pattern: "statistics", serve: (*handler).statistics},
@@ -75,6 +75,7 @@ func routes() []route {
 
 		{method: get, pattern: "models", serve: (*handler).listModels},
 		{method: post, pattern: "models", serve: (*handler).putModels},
+		{method: put, pattern: "models", serve: (*handler).replaceModels},
 		{method: del, pattern: "models", serve: (*handler).deleteModels},
 	}
 	for i := range table {

@@ -158,7 +158,9 @@ func schemas() map[string]openapi.Schema {
 		"RunUpdate":   openapi.Object("status=:RunStatus config=:object error=:string"),
 		"StepMetrics": openapi.Object("step:integer time:number values:object"),
 		"Checkpoint":  openapi.Object("step:integer time:number path:string score=:number? state=:object"),
-		"Model":       openapi.Object("model:string endpoint:string version=:integer target=:string api_key=:string"),
+		"BackendKind": openapi.Enum(agl.BackendKinds()...),
+		"Model": openapi.Object("model:string endpoint:string version=:integer target=:string api_key=:string key_given=:boolean api_key_env=:string kind=:BackendKind " +
+			"api_version=:string weight=:integer retries=:integer concurrency=:integer rpm=:integer tpm=:integer"),
 	}
 }
 

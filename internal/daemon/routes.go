@@ -97,8 +97,15 @@ func (w watched) PutModels(ctx context.Context, models []agl.Model) error {
 	return w.proxy.Refresh(ctx)
 }
 
-func (w watched) DeleteModels(ctx context.Context, name string) error {
-	if err := w.Store.DeleteModels(ctx, name); err != nil {
+func (w watched) ReplaceModels(ctx context.Context, models []agl.Model) error {
+	if err := w.Store.ReplaceModels(ctx, models); err != nil {
+		return err
+	}
+	return w.proxy.Refresh(ctx)
+}
+
+func (w watched) DeleteModels(ctx context.Context, name string, endpoints ...string) error {
+	if err := w.Store.DeleteModels(ctx, name, endpoints...); err != nil {
 		return err
 	}
 	return w.proxy.Refresh(ctx)

@@ -103,7 +103,7 @@ type Tx interface {
 	PutStepMetrics(runID string, m []agl.StepMetrics) error
 	PutCheckpoint(runID string, c agl.Checkpoint) error
 
-	// PutModels replaces the whole list.
+	// PutModels replaces the whole list. It holds no keys; the engine keeps them.
 	PutModels(m []agl.Model) error
 
 	// PutAnswer remembers what a keyed request was answered with, until the given

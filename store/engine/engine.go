@@ -56,6 +56,7 @@ type Store struct {
 	line      line
 	waits     waitList
 	sequences sequencer
+	keys      modelKeys
 
 	lastScan atomic.Int64 // Unix nanoseconds of the last health scan, 0 for never
 

@@ -227,10 +227,16 @@ func (s *Store) PutModels(ctx context.Context, models []agl.Model) (err error) {
 	return s.next.PutModels(ctx, models)
 }
 
+// ReplaceModels implements [store.Store].
+func (s *Store) ReplaceModels(ctx context.Context, models []agl.Model) (err error) {
+	defer s.m.done(opReplaceModels, time.Now(), &err)
+	return s.next.ReplaceModels(ctx, models)
+}
+
 // DeleteModels implements [store.Store].
-func (s *Store) DeleteModels(ctx context.Context, name string) (err error) {
+func (s *Store) DeleteModels(ctx context.Context, name string, endpoints ...string) (err error) {
 	defer s.m.done(opDeleteModels, time.Now(), &err)
-	return s.next.DeleteModels(ctx, name)
+	return s.next.DeleteModels(ctx, name, endpoints...)
 }
 
 // Models implements [store.Store].

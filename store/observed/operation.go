@@ -37,6 +37,7 @@ const (
 	opPutCheckpoint
 	opLatestCheckpoint
 	opPutModels
+	opReplaceModels
 	opDeleteModels
 	opModels
 	opStatistics
@@ -78,6 +79,7 @@ var names = [operations]string{
 	opPutCheckpoint:    "put_checkpoint",
 	opLatestCheckpoint: "get_latest_checkpoint",
 	opPutModels:        "put_models",
+	opReplaceModels:    "replace_models",
 	opDeleteModels:     "delete_models",
 	opModels:           "query_models",
 	opStatistics:       "statistics",

@@ -144,7 +144,7 @@ func oneOfEverything(tx engine.Tx) error {
 			return tx.PutCheckpoint("run-1", agl.Checkpoint{Step: 1, Time: 1, Path: "a", Score: &ten})
 		},
 		func() error {
-			return tx.PutModels([]agl.Model{{Name: "small", Endpoint: "http://127.0.0.1:1/v1", APIKey: "k"}})
+			return tx.PutModels([]agl.Model{{Name: "small", Endpoint: "http://127.0.0.1:1/v1", KeyGiven: true}})
 		},
 		func() error { return tx.PutAnswer("key", []byte("answer"), 1e12) },
 	}

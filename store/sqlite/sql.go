@@ -127,9 +127,11 @@ const (
 
 // Models, answers and counts.
 const (
-	selectModels = `SELECT name, endpoint, version, target, api_key FROM models ORDER BY position`
+	selectModels = `SELECT name, endpoint, version, target, key_given, api_key_env, kind, api_version,
+		weight, retries, concurrency, rpm, tpm FROM models ORDER BY position`
 	deleteModels = `DELETE FROM models`
-	insertModel  = `INSERT INTO models (position, name, endpoint, version, target, api_key) VALUES (?, ?, ?, ?, ?, ?)`
+	insertModel  = `INSERT INTO models (position, name, endpoint, version, target, key_given, api_key_env, kind, api_version,
+		weight, retries, concurrency, rpm, tpm) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 
 	selectAnswer = `SELECT answer FROM answers WHERE key = ? AND expires > ?`
 	putAnswer    = `INSERT OR REPLACE INTO answers (key, answer, expires) VALUES (?, ?, ?)`
