@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	agl "agentlightning"
 	"agentlightning/semconv"
@@ -23,6 +24,8 @@ type Call struct {
 	// Logprobs are the log-probabilities of ResponseIDs under the weights that
 	// sampled them, one for each; nil when the engine did not say.
 	Logprobs []float32
+	// Images are the addresses of the images in the prompt, in order.
+	Images []string
 
 	FinishReason string
 	Model        string
@@ -155,6 +158,7 @@ func newCall(s *agl.Span) Call {
 	c.PromptIDs, ok1 = narrow(prompt)
 	c.ResponseIDs, ok2 = narrow(response)
 	c.Logprobs = logprobs(s, len(c.ResponseIDs))
+	c.Images = promptImages(s)
 
 	c.Problem, _ = s.Attributes.String(semconv.CallProblem)
 	c.Detail, _ = s.Attributes.String(semconv.CallMessage)
@@ -178,6 +182,36 @@ func newCall(s *agl.Span) Call {
 		c.Problem, c.Detail = semconv.ProblemTokenIDsIncomplete, fmt.Sprintf("a token id is not between 0 and %d", math.MaxInt32)
 	}
 	return c
+}
+
+// promptImages returns the images of the messages of a prompt. Contents of
+// several parts are recorded as JSON texts.
+func promptImages(s *agl.Span) []string {
+	type content struct {
+		message int
+		urls    []string
+	}
+	var found []content
+	for _, a := range s.Attributes {
+		rest, ok := strings.CutPrefix(a.Key, semconv.GenAIPrompt+".")
+		if !ok {
+			continue
+		}
+		digits, member, _ := strings.Cut(rest, ".")
+		text, _ := a.Value.(string)
+		if member != "content" || !strings.Contains(text, "image_url") {
+			continue
+		}
+		if i, ok := index(digits); ok {
+			found = append(found, content{i, imageParts([]byte(text))})
+		}
+	}
+	slices.SortStableFunc(found, func(a, b content) int { return cmp.Compare(a.message, b.message) })
+	var urls []string
+	for _, c := range found {
+		urls = append(urls, c.urls...)
+	}
+	return urls
 }
 
 func narrow(ids []int64) ([]int32, bool) {

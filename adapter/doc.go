@@ -2,7 +2,7 @@
 //
 // [Calls] is the way of this project: every model call with the engine's own
 // token ids and log-probabilities, or with the reason why it cannot be trained
-// on. [ProxyTriplets], [TracerTriplets] and [Messages] are the adapters of
+// on. [Trajectories] joins them to training rows. [ProxyTriplets], [TracerTriplets] and [Messages] are the adapters of
 // Agent Lightning 0.3 (LlmProxyTraceToTriplet, TracerTraceToTriplet and
 // TraceToMessages) and read the same spans with the same results.
 //

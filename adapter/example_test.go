@@ -55,6 +55,26 @@ func Example() {
 	// reward 1
 }
 
+// The second call goes on where the first ended, behind the result of a tool;
+// the third came back with an answer that was tokenised again.
+func ExampleTrajectories() {
+	rows, mismatches := adapter.Trajectories([]adapter.Call{
+		{PromptIDs: []int32{1, 2}, ResponseIDs: []int32{3, 4}},
+		{PromptIDs: []int32{1, 2, 3, 4, 9}, ResponseIDs: []int32{5}},
+		{PromptIDs: []int32{1, 2, 34, 9, 5, 9}, ResponseIDs: []int32{6}},
+	}, adapter.TrajectoryConfig{})
+	for _, r := range rows {
+		fmt.Println("calls", r.Calls, "ids", r.IDs, "mask", r.Mask)
+	}
+	for _, m := range mismatches {
+		fmt.Printf("call %d has id %d at %d where the %s of call %d has %d\n", m.Call, m.Got, m.Position, m.Where, m.With, m.Want)
+	}
+	// Output:
+	// calls [0 1] ids [1 2 3 4 9 5] mask [0 0 1 1 0 1]
+	// calls [2] ids [1 2 34 9 5 9 6] mask [0 0 0 0 0 0 1]
+	// call 2 has id 34 at 2 where the answer of call 0 has 3
+}
+
 func ExampleTracerTriplets() {
 	start, end := 1.0, 2.0
 	spans := attemptSpans()[:1]

@@ -1,6 +1,7 @@
 package adapter
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -67,7 +68,7 @@ func conversation(s *agl.Span, children []*agl.Span) (*Conversation, error) {
 	if err != nil {
 		return nil, err
 	}
-	for i, item := range completion.items() {
+	for _, item := range completion.items() {
 		if item.textOf("role") != "assistant" {
 			continue
 		}
@@ -80,9 +81,7 @@ func conversation(s *agl.Span, children []*agl.Span) (*Conversation, error) {
 		if own != nil {
 			m = append(append(m, `,"tool_calls":`...), own...)
 		}
-		if c.Messages = append(c.Messages, append(m, '}')); err != nil {
-			return nil, fmt.Errorf("completion %d: %w", i, err)
-		}
+		c.Messages = append(c.Messages, append(m, '}'))
 	}
 	c.Tools, err = offeredTools(request.kid("functions"))
 	return c, err
@@ -227,17 +226,25 @@ func groupAll(attrs agl.Attributes) *grouped {
 	if len(attrs) == 0 {
 		return nil
 	}
+	numbered := slices.ContainsFunc(attrs, func(a agl.Attribute) bool {
+		key, _, _ := strings.Cut(a.Key, ".")
+		_, ok := index(key)
+		return ok
+	})
 	parts := map[string]agl.Attributes{}
 	leaves := map[string]any{}
 	var keys []string
-	var numbers []int
 	for _, a := range attrs {
 		key, rest, nested := strings.Cut(a.Key, ".")
+		if numbered {
+			n, ok := index(key)
+			if !ok {
+				continue
+			}
+			key = strconv.Itoa(n) // 01 is 1
+		}
 		if _, ok := leaves[key]; !ok && parts[key] == nil {
 			keys = append(keys, key)
-			if n, err := strconv.Atoi(key); err == nil && n >= 0 {
-				numbers = append(numbers, n)
-			}
 		}
 		if nested {
 			parts[key] = append(parts[key], agl.Attribute{Key: rest, Value: a.Value})
@@ -252,10 +259,12 @@ func groupAll(attrs agl.Attributes) *grouped {
 		return &grouped{leaf: leaves[key]}
 	}
 	g := &grouped{}
-	if len(numbers) > 0 {
-		slices.Sort(numbers)
-		for _, n := range numbers {
-			g.list = append(g.list, one(strconv.Itoa(n)))
+	if numbered {
+		slices.SortFunc(keys, func(a, b string) int {
+			return cmp.Or(cmp.Compare(len(a), len(b)), cmp.Compare(a, b))
+		})
+		for _, key := range keys {
+			g.list = append(g.list, one(key))
 		}
 		return g
 	}

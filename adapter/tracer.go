@@ -1,11 +1,11 @@
 package adapter
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 
 	agl "agentlightning"
@@ -313,25 +313,34 @@ func imageURLs(prompt *node) []string {
 		if !ok {
 			raw = content.appendJSON(nil)
 		}
-		if jsonx.KindOf(raw) != jsonx.Array {
-			continue
+		urls = append(urls, imageParts(raw)...)
+	}
+	return urls
+}
+
+// imageParts returns the images of a content: nothing unless it is a list of
+// parts.
+func imageParts(content []byte) []string {
+	content = bytes.TrimSpace(content)
+	if jsonx.KindOf(content) != jsonx.Array {
+		return nil
+	}
+	parts, err := jsonx.Elements(content)
+	if err != nil {
+		return nil
+	}
+	var urls []string
+	for _, raw := range parts {
+		var part struct {
+			Type     string          `json:"type"`
+			ImageURL json.RawMessage `json:"image_url"`
 		}
-		parts, err := jsonx.Elements(raw)
-		if err != nil {
-			continue
+		var image struct {
+			URL *string `json:"url"`
 		}
-		for _, raw := range parts {
-			var part struct {
-				Type     string          `json:"type"`
-				ImageURL json.RawMessage `json:"image_url"`
-			}
-			var image struct {
-				URL *string `json:"url"`
-			}
-			if json.Unmarshal(raw, &part) == nil && part.Type == "image_url" &&
-				json.Unmarshal(part.ImageURL, &image) == nil && image.URL != nil {
-				urls = append(urls, *image.URL)
-			}
+		if json.Unmarshal(raw, &part) == nil && part.Type == "image_url" &&
+			json.Unmarshal(part.ImageURL, &image) == nil && image.URL != nil {
+			urls = append(urls, *image.URL)
 		}
 	}
 	return urls
@@ -349,7 +358,7 @@ func messageItems(prompt *node) []*node {
 	}
 	var items []numbered
 	for _, key := range prompt.keys {
-		if n, err := strconv.Atoi(key); err == nil && n >= 0 {
+		if n, ok := index(key); ok {
 			items = append(items, numbered{n, prompt.kids[key]})
 		}
 	}

@@ -105,6 +105,15 @@ func (n *node) elements() ([]*node, bool) {
 	return out, true
 }
 
+// index reads a key that numbers the elements of a list: digits alone.
+func index(key string) (int, bool) {
+	if key == "" || strings.Trim(key, "0123456789") != "" {
+		return 0, false
+	}
+	n, err := strconv.Atoi(key)
+	return n, err == nil
+}
+
 // appendJSON appends the value, null for nil.
 func (n *node) appendJSON(dst []byte) []byte {
 	switch {

@@ -3,15 +3,15 @@
 //
 // The way of a batch is
 //
-//	turns of a rollout ──Merge──▶ Sequences ──Cut──▶ training rows
+//	calls of an attempt ──adapter.Trajectories──▶ training rows
 //	rewards of a group ──GroupAdvantages──▶ one advantage a rollout
 //	rows + advantages  ──RolloutWeights──▶ weight of every sampled token
 //	log-probabilities  ──Clip.Token / PolicyLoss──▶ loss, gradient, metrics
 //
-// A turn is one call of the model, a rollout one attempt at a task, a group the
-// rollouts of one task that are compared with one another. Token ids are those
-// of the engine that sampled them; nothing here tokenises text. Rewards that
-// are missing or not finite are absent, never zero.
+// A rollout is one attempt at a task, a group the rollouts of one task that are
+// compared with one another, a row a sequence of tokens of which some were
+// sampled by the policy; package adapter makes them. Rewards that are missing
+// or not finite are absent, never zero.
 //
 // Log-probabilities are natural logarithms, advantages and losses have no unit.
 // All statistics are computed in float64.

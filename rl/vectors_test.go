@@ -5,11 +5,11 @@ import (
 	"math"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentlightning/adapter"
 	"agentlightning/rl"
 )
 
@@ -274,145 +274,6 @@ type triplet struct {
 	Logprobs []float32 `json:"response_log_probs"`
 }
 
-func turnsOf(triplets []triplet) []rl.Turn {
-	turns := make([]rl.Turn, len(triplets))
-	for i, tr := range triplets {
-		turns[i] = rl.Turn{Prompt: tr.Prompt, Response: tr.Response, Logprobs: tr.Logprobs}
-	}
-	return turns
-}
-
-// row is a training row as the recordings pad it.
-type row struct {
-	Prompt, Response []int32
-	Mask             []float32
-	PromptCut        bool
-}
-
-func padded(c rl.Cut, l rl.Limits, pad int32) row {
-	r := row{PromptCut: c.PromptCut}
-	for range l.Prompt - c.PromptLength {
-		r.Prompt = append(r.Prompt, pad)
-	}
-	r.Prompt = append(r.Prompt, c.IDs[:c.PromptLength]...)
-	r.Response = append(r.Response, c.IDs[c.PromptLength:]...)
-	r.Mask = append(r.Mask, c.Mask[c.PromptLength:]...)
-	for len(r.Response) < l.Response {
-		r.Response, r.Mask = append(r.Response, pad), append(r.Mask, 0)
-	}
-	return r
-}
-
-type tensors struct {
-	Prompts   [][]int32   `json:"prompts"`
-	Responses [][]int32   `json:"responses"`
-	Mask      [][]float32 `json:"response_mask"`
-	Drop      []bool      `json:"is_drop_mask"`
-	Logprobs  [][]float32 `json:"rollout_log_probs"`
-}
-
-func (e tensors) rows() []row {
-	rows := make([]row, len(e.Prompts))
-	for i := range rows {
-		rows[i] = row{e.Prompts[i], e.Responses[i], e.Mask[i], e.Drop[i]}
-	}
-	return rows
-}
-
-// TestVectorRows covers the trajectory-level cases of
-// trajectory_aggregation.json, the length limits of v1_0_2_additions.json
-// included.
-func TestVectorRows(t *testing.T) {
-	t.Parallel()
-	type vector struct {
-		Name   string `json:"name"`
-		Params struct {
-			Level    string `json:"level"`
-			Prompt   int    `json:"max_prompt_length"`
-			Response int    `json:"max_response_length"`
-			Total    *int   `json:"max_total_length"`
-			Pad      int32  `json:"pad_token_id"`
-		} `json:"params"`
-		Rollouts []struct {
-			ID          string    `json:"rollout_id"`
-			Triplets    []triplet `json:"triplets"`
-			Step        int       `json:"created_at_step"`
-			SampleIndex int       `json:"sample_idx_in_step"`
-		} `json:"rollouts"`
-		Triplets []triplet       `json:"triplets"`
-		Expected json.RawMessage `json:"expected"`
-	}
-	vectors := append(load[vector](t, "trajectory_aggregation.json"), load[vector](t, "v1_0_2_additions.json")...)
-	ran := 0
-	for _, v := range vectors {
-		if v.Params.Level != "trajectory" && !strings.HasPrefix(v.Name, "max_total_length/") || v.Name == "sort_by_step_and_sample" {
-			continue // rollouts are put in order by their collector, not here
-		}
-		ran++
-		t.Run(v.Name, func(t *testing.T) {
-			t.Parallel()
-			var want struct {
-				tensors
-				Nested *tensors `json:"tensors"`
-				Error  string   `json:"error"`
-			}
-			if err := json.Unmarshal(v.Expected, &want); err != nil {
-				t.Fatal(err)
-			}
-			if want.Nested != nil {
-				want.tensors = *want.Nested
-			}
-			limits := rl.Limits{Prompt: v.Params.Prompt, Response: v.Params.Response}
-			if v.Params.Total != nil {
-				limits.Total = *v.Params.Total
-			}
-			rollouts := [][]rl.Turn{turnsOf(v.Triplets)}
-			for _, r := range v.Rollouts {
-				rollouts = append(rollouts, turnsOf(r.Triplets))
-			}
-			var got []row
-			var logprobs [][]float32
-			complete := true
-			for _, turns := range rollouts {
-				sequences, _ := rl.Merge(turns, rl.MergeConfig{LatestOnly: true})
-				for _, s := range sequences {
-					c := s.Cut(limits)
-					if c.Sampled() == 0 {
-						continue
-					}
-					got = append(got, padded(c, limits, v.Params.Pad))
-					if c.Logprobs == nil {
-						complete = false
-						continue
-					}
-					l := append([]float32(nil), c.Logprobs[c.PromptLength:]...)
-					for len(l) < limits.Response {
-						l = append(l, 0)
-					}
-					logprobs = append(logprobs, l)
-				}
-			}
-			if want.Error != "" {
-				if len(got) != 0 {
-					t.Fatalf("%d rows, want none: %s", len(got), want.Error)
-				}
-				return
-			}
-			if diff := cmp.Diff(want.rows(), got); diff != "" {
-				t.Errorf("rows (-want +got):\n%s", diff)
-			}
-			if want.Logprobs != nil {
-				rowsNear(t, "log-probabilities", logprobs, want.Logprobs)
-			} else if complete && v.Rollouts != nil {
-				t.Error("log-probabilities of every row, want some missing")
-			}
-		})
-	}
-	if ran < 20 {
-		t.Errorf("%d cases ran, want at least 20", ran)
-	}
-}
-
 // TestVectorEndToEnd runs end_to_end.json through every function, in float32.
 func TestVectorEndToEnd(t *testing.T) {
 	t.Parallel()
@@ -446,7 +307,7 @@ func TestVectorEndToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := v.Expected["float32"]
-	limits := rl.Limits{Prompt: v.Params.Prompt, Response: v.Params.Response}
+	limits := adapter.Limits{Prompt: v.Params.Prompt, Response: v.Params.Response}
 	var members []rl.Member
 	for i := range v.Rollouts {
 		members = append(members, rl.Member{Group: v.Rollouts[i].Data, Reward: &v.Rollouts[i].Reward})
@@ -455,11 +316,15 @@ func TestVectorEndToEnd(t *testing.T) {
 	var ids []string
 	var rows, masks [][]float32
 	for i, r := range v.Rollouts {
-		sequences, _ := rl.Merge(turnsOf(r.Triplets), rl.MergeConfig{})
-		for _, s := range sequences {
-			p := padded(s.Cut(limits), limits, 0)
-			ids, masks = append(ids, r.ID), append(masks, p.Mask)
-			rows = append(rows, broadcast(advantages[i].Value, p.Mask))
+		var calls []adapter.Call
+		for _, tr := range r.Triplets {
+			calls = append(calls, adapter.Call{PromptIDs: tr.Prompt, ResponseIDs: tr.Response, Logprobs: tr.Logprobs})
+		}
+		trajectories, _ := adapter.Trajectories(calls, adapter.TrajectoryConfig{Limits: limits})
+		for _, tr := range trajectories {
+			mask := append(tr.Mask[tr.PromptLength:], make([]float32, limits.Response-len(tr.Mask)+tr.PromptLength)...)
+			ids, masks = append(ids, r.ID), append(masks, mask)
+			rows = append(rows, broadcast(advantages[i].Value, mask))
 		}
 	}
 	if diff := cmp.Diff(want.Rollouts, ids); diff != "" {

@@ -13,9 +13,9 @@ import (
 type counts struct {
 	calls        int // recorded
 	problems     int // left out: flagged, or without ids
-	noLogprobs   int // sequences left out for want of log-probabilities
+	noLogprobs   int // rows left out for want of log-probabilities
 	mismatches   int // calls whose prompt does not continue what was said before
-	rows, tokens int // sequences trained on; tokens sampled in all calls
+	rows, tokens int // rows trained on; tokens sampled in all calls
 }
 
 func (c counts) add(to map[string]float64) {
@@ -38,33 +38,26 @@ func makeRows(outcomes []algorithm.Outcome, advantages []rl.Advantage, rolloutMe
 		if err != nil {
 			return nil, n, fmt.Errorf("calls of rollout %s: %w", o.Rollout.RolloutID, err)
 		}
-		var turns []rl.Turn
-		for _, call := range calls {
+		for i := range calls {
 			n.calls++
-			n.tokens += len(call.ResponseIDs)
-			if !call.Usable() {
+			n.tokens += len(calls[i].ResponseIDs)
+			if !calls[i].Usable() {
 				n.problems++
-				continue
 			}
-			turns = append(turns, rl.Turn{Prompt: call.PromptIDs, Response: call.ResponseIDs, Logprobs: call.Logprobs})
 		}
 		if !advantages[i].Used {
 			continue
 		}
-		sequences, findings := rl.Merge(turns, rl.MergeConfig{})
-		for _, f := range findings {
-			if f.Reason == rl.PrefixMismatch {
-				n.mismatches++
-			}
-		}
-		for _, s := range sequences {
-			if s.Logprobs == nil {
+		trajectories, mismatches := adapter.Trajectories(calls, adapter.TrajectoryConfig{})
+		n.mismatches += len(mismatches)
+		for _, r := range trajectories {
+			if r.Logprobs == nil {
 				n.noLogprobs++
 				continue
 			}
 			rows = append(rows, learner.Row{
-				IDs: s.IDs, Mask: s.Mask, Logprobs: s.Logprobs,
-				Advantages: spread(s.Mask, advantages[i].Value),
+				IDs: r.IDs, Mask: r.Mask, Logprobs: r.Logprobs,
+				Advantages: spread(r.Mask, advantages[i].Value),
 			})
 			owners = append(owners, o.Rollout.RolloutID)
 		}

@@ -139,7 +139,7 @@ var rules = []rule{
 	}},
 
 	// Learning.
-	{"adapter", "spans to what training reads (pure)", reasons{
+	{"adapter", "spans to what training reads: calls, triplets, messages, training rows (pure)", reasons{
 		root:             words,
 		"semconv":        names,
 		"internal/jsonx": "attributes that hold JSON",
