@@ -111,12 +111,12 @@ var replay = map[string]scenario{
 
 // notReplayed says why the other recordings are not in the table.
 var notReplayed = map[string]string{
-	"agentops_openai":   "the AgentOps tracer is Python's",
-	"apo_small":         "calls of an algorithm",
-	"baseline_dev":      "calls of an algorithm and a runner mixed; the runner's are those of none_emit",
-	"no_resources_skip": "there the attempt is left behind; see TestAttemptsThatFail for ours",
-	"cs_two_runners":    "see TestReplayTwoRunners",
-	"stop_event_idle":   "see TestReplayIdle",
+	"agentops_openai":   "AgentOps patches Python's OpenAI client; storehttp replays its requests against the server",
+	"apo_small":         "holds only what the algorithm sends, and no request of a runner",
+	"baseline_dev":      "two rollouts among the algorithm's requests, see TestReplayBaseline",
+	"no_resources_skip": "ours reports what Python leaves behind, see TestReplayWithoutResources",
+	"cs_two_runners":    "two runners at once, see TestReplayTwoRunners",
+	"stop_event_idle":   "there is nothing to do, see TestReplayIdle",
 }
 
 func TestReplay(t *testing.T) {
@@ -483,6 +483,78 @@ func perAttempt(t *testing.T, exchanges []exchange) [][]string {
 		out[i] = byAttempt[id]
 	}
 	return out
+}
+
+// TestReplayBaseline compares the runner's half of a conversation in which an
+// algorithm enqueues two rollouts.
+func TestReplayBaseline(t *testing.T) {
+	t.Parallel()
+	var recorded []exchange
+	algorithm := regexp.MustCompile(`/search$|/enqueue$|/rollouts/<rollout-\d>$`)
+	for _, e := range load(t, "baseline_dev").Exchanges {
+		if !algorithm.MatchString(e.Path) && (e.Method != http.MethodPost || !strings.Contains(e.Path, "/resources/")) {
+			recorded = append(recorded, e)
+		}
+	}
+	w := newWire(t)
+	if _, err := w.store.UpdateResources(t.Context(), "default", agl.NamedResources{
+		{Name: "prompt_template", Resource: agl.PromptTemplate{Template: "Q: {question}", Engine: "f-string"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	for i, mode := range []agl.Mode{agl.ModeTrain, agl.ModeVal} {
+		input := json.RawMessage(fmt.Sprintf(`{"question":"%d"}`, i))
+		if _, err := w.store.EnqueueRollouts(t.Context(), []store.EnqueueRequest{{Input: input, Mode: mode}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r, err := runner.New(runner.Config{
+		Store: w.client, WorkerID: "Worker-0", MaxRollouts: 2, HeartbeatInterval: -1, WatchInterval: -1,
+		Agent: replayAgent(func(ctx context.Context, _ *agent.Call) (agent.Result, error) {
+			return agent.Result{}, emit.Reward(ctx, 0.5)
+		}),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := steps(t, recorded, true)
+	want = want[:len(want)-1] // Python asks once more before it is stopped
+	if diff := cmp.Diff(want, steps(t, w.seen(), true)); diff != "" {
+		t.Errorf("requests (-recorded +ours):\n%s", diff)
+	}
+}
+
+// TestReplayWithoutResources compares what is sent when there are no resources
+// at all. Python drops such a rollout, which stays preparing for ever; ours says
+// that the attempt failed.
+func TestReplayWithoutResources(t *testing.T) {
+	t.Parallel()
+	w := newWire(t)
+	enqueued, err := w.store.EnqueueRollouts(t.Context(), []store.EnqueueRequest{{Input: json.RawMessage(`{"question":"1+1"}`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := runner.New(runner.Config{
+		Store: w.client, WorkerID: "Worker-0", MaxRollouts: 1, HeartbeatInterval: -1, WatchInterval: -1,
+		Agent: agent.WithLLM(func(context.Context, replayTask, agl.LLM) (float64, error) { return 1, nil }),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	want := append(steps(t, load(t, "no_resources_skip").Exchanges, false),
+		"POST rollouts/<1>/attempts/<2> failed")
+	if diff := cmp.Diff(want, steps(t, w.seen(), false)); diff != "" {
+		t.Errorf("requests (-recorded +ours):\n%s", diff)
+	}
+	if got, err := w.store.Rollout(t.Context(), enqueued[0].RolloutID); err != nil || got.Status != agl.RolloutFailed {
+		t.Errorf("rollout %+v, %v, want it failed", got, err)
+	}
 }
 
 func TestReplayIdle(t *testing.T) {
