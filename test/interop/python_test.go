@@ -82,7 +82,7 @@ func startDriver(interpreter string) (*driver, error) {
 	d.cmd.Env = append(os.Environ(),
 		"PYTHONDONTWRITEBYTECODE=1",
 		// Nothing is to be fetched from or reported to the internet.
-		"LITELLM_LOCAL_MODEL_COST_MAP=True", "AGENTOPS_API_KEY=", "AGENTOPS_LOG_LEVEL=ERROR",
+		"LITELLM_LOCAL_MODEL_COST_MAP=True", "AGENTOPS_API_KEY=", "AGENTOPS_LOG_LEVEL=ERROR", "AGENTOPS_LOGGING_TO_FILE=False",
 		"NO_PROXY=127.0.0.1,localhost", "OTEL_SDK_DISABLED=")
 	stdin, err := d.cmd.StdinPipe()
 	if err != nil {

@@ -1,0 +1,286 @@
+"""Holds a conversation with a model, as agents do it with the official clients.
+
+A step is one call of the model. What the client made of each answer is returned,
+so that it can be compared with what the model said.
+"""
+
+import asyncio
+import contextlib
+import inspect
+import json
+
+import anthropic
+import openai
+
+TOOLS = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b}
+NUMBERS = {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"]}
+
+
+def schemas(form):
+    return [form(name, f"{name}s two numbers") for name in TOOLS]
+
+
+def use(name, arguments):
+    return str(TOOLS[name](**json.loads(arguments)))
+
+
+async def done(value):
+    """Lets one program drive both the clients that are awaited and those that are not."""
+    return await value if inspect.isawaitable(value) else value
+
+
+async def each(stream):
+    if hasattr(stream, "__aiter__"):
+        async for item in stream:
+            yield item
+    else:
+        for item in stream:
+            yield item
+
+
+@contextlib.asynccontextmanager
+async def opened(manager):
+    if hasattr(manager, "__aenter__"):
+        async with manager as value:
+            yield value
+    else:
+        with manager as value:
+            yield value
+
+
+class Talk:
+    """A conversation in one dialect; mode is how its answers are taken: whole, stream or helper."""
+
+    def __init__(self, client, model, mode):
+        self.client, self.model, self.mode = client, model, mode
+        self.history, self.steps = [], []
+
+    async def turn(self, question):
+        """Asks, and uses the tools that the model calls until it calls none."""
+        self.ask(question)
+        while self.answer(step := await getattr(self, self.mode)()):
+            self.steps.append(step)
+        self.steps.append(step)
+
+
+class Chat(Talk):
+    def arguments(self):
+        tools = schemas(lambda name, text: {"type": "function", "function": {"name": name, "description": text, "parameters": NUMBERS}})
+        return {"model": self.model, "messages": self.history, "tools": tools, "temperature": 0.5}
+
+    def ask(self, question):
+        if not self.history:
+            self.history.append({"role": "system", "content": "You add and multiply."})
+        self.history.append({"role": "user", "content": question})
+
+    def answer(self, step):
+        message = {"role": "assistant", "content": step["text"] or None}
+        if step["calls"]:
+            message["tool_calls"] = [
+                {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}} for c in step["calls"]
+            ]
+        self.history.append(message)
+        for c in step["calls"]:
+            self.history.append({"role": "tool", "tool_call_id": c["id"], "content": use(c["name"], c["arguments"])})
+        return step["calls"]
+
+    def step(self, completion, types=()):
+        choice, usage = completion.choices[0], completion.usage
+        return {
+            "id": completion.id, "text": choice.message.content or "", "finish": choice.finish_reason, "types": list(types),
+            "calls": [{"id": c.id, "name": c.function.name, "arguments": c.function.arguments} for c in choice.message.tool_calls or ()],
+            "usage": usage and [usage.prompt_tokens, usage.completion_tokens],
+            # Members that the client does not know stay readable.
+            "token_ids": [getattr(completion, "prompt_token_ids", None), getattr(choice, "token_ids", None)],
+        }
+
+    async def whole(self):
+        return self.step(await done(self.client.chat.completions.create(**self.arguments())))
+
+    async def stream(self):
+        step = {"text": "", "calls": [], "types": [], "usage": None, "finish": None, "token_ids": [None, []]}
+        async for chunk in each(await done(self.client.chat.completions.create(**self.arguments(), stream=True))):
+            step["id"] = chunk.id
+            step["types"].append("usage" if chunk.usage else chunk.object)
+            step["token_ids"][0] = getattr(chunk, "prompt_token_ids", None) or step["token_ids"][0]
+            for choice in chunk.choices:
+                step["text"] += choice.delta.content or ""
+                step["finish"] = choice.finish_reason or step["finish"]
+                step["token_ids"][1] += getattr(choice, "token_ids", None) or []
+                for c in choice.delta.tool_calls or ():
+                    if c.index == len(step["calls"]):
+                        step["calls"].append({"id": c.id, "name": c.function.name, "arguments": ""})
+                    step["calls"][c.index]["arguments"] += c.function.arguments or ""
+        return step
+
+    async def helper(self):
+        types = []
+        manager = self.client.chat.completions.stream(**self.arguments(), stream_options={"include_usage": True})
+        async with opened(manager) as stream:
+            async for event in each(stream):
+                types.append(event.type)
+            return self.step(await done(stream.get_final_completion()), types)
+
+
+class Completions(Talk):
+    """No tools here, and the program keeps the conversation in its prompt."""
+
+    def ask(self, question):
+        self.history.append(question)
+
+    def answer(self, step):
+        self.history.append(step["text"])
+        return False
+
+    def arguments(self):
+        return {"model": self.model, "prompt": "".join(self.history), "max_tokens": 64}
+
+    async def whole(self):
+        answer = await done(self.client.completions.create(**self.arguments()))
+        usage = answer.usage
+        return {"id": answer.id, "text": answer.choices[0].text, "finish": answer.choices[0].finish_reason, "calls": [], "types": [],
+                "usage": [usage.prompt_tokens, usage.completion_tokens]}
+
+    async def stream(self):
+        step = {"text": "", "calls": [], "types": [], "usage": None, "finish": None}
+        async for chunk in each(await done(self.client.completions.create(**self.arguments(), stream=True, stream_options={"include_usage": True}))):
+            step["id"] = chunk.id
+            if chunk.usage:
+                step["usage"] = [chunk.usage.prompt_tokens, chunk.usage.completion_tokens]
+            for choice in chunk.choices:
+                step["text"] += choice.text
+                step["finish"] = choice.finish_reason or step["finish"]
+        return step
+
+
+class Responses(Talk):
+    def arguments(self):
+        tools = schemas(lambda name, text: {"type": "function", "name": name, "description": text, "parameters": NUMBERS, "strict": False})
+        return {"model": self.model, "instructions": "You add and multiply.", "input": self.history, "tools": tools, "store": False}
+
+    def ask(self, question):
+        self.history.append({"role": "user", "content": question})
+
+    def answer(self, step):
+        self.history += step.pop("output")
+        for c in step["calls"]:
+            self.history.append({"type": "function_call_output", "call_id": c["id"], "output": use(c["name"], c["arguments"])})
+        return step["calls"]
+
+    def step(self, response, types=()):
+        return {
+            "id": response.id, "text": response.output_text, "finish": response.status, "types": list(types),
+            "output": [item.model_dump(exclude_none=True, mode="json") for item in response.output],
+            "calls": [{"id": i.call_id, "name": i.name, "arguments": i.arguments} for i in response.output if i.type == "function_call"],
+            "usage": [response.usage.input_tokens, response.usage.output_tokens],
+        }
+
+    async def whole(self):
+        return self.step(await done(self.client.responses.create(**self.arguments())))
+
+    async def stream(self):
+        """Puts the answer together from the deltas, and compares with what the end says of it."""
+        types, texts, arguments, numbers = [], {}, {}, []
+        async for event in each(await done(self.client.responses.create(**self.arguments(), stream=True))):
+            types.append(event.type)
+            numbers.append(event.sequence_number)
+            if event.type == "response.output_text.delta":
+                texts[event.output_index] = texts.get(event.output_index, "") + event.delta
+            elif event.type == "response.function_call_arguments.delta":
+                arguments[event.output_index] = arguments.get(event.output_index, "") + event.delta
+            elif event.type == "response.completed":
+                step = self.step(event.response, types)
+        assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers
+        assert step["text"] == "".join(texts.values()), (step["text"], texts)
+        assert [c["arguments"] for c in step["calls"]] == [arguments[i] for i in sorted(arguments)], (step["calls"], arguments)
+        return step
+
+    async def helper(self):
+        types = []
+        async with opened(self.client.responses.stream(**self.arguments())) as stream:
+            async for event in each(stream):
+                types.append(event.type)
+            return self.step(await done(stream.get_final_response()), types)
+
+
+class Messages(Talk):
+    def arguments(self):
+        tools = schemas(lambda name, text: {"name": name, "description": text, "input_schema": NUMBERS})
+        return {"model": self.model, "system": [{"type": "text", "text": "You add and multiply.", "cache_control": {"type": "ephemeral"}}],
+                "messages": self.history, "tools": tools, "max_tokens": 256}
+
+    def ask(self, question):
+        self.history.append({"role": "user", "content": question})
+
+    def answer(self, step):
+        self.history.append({"role": "assistant", "content": step.pop("content")})
+        if step["calls"]:
+            self.history.append({"role": "user", "content": [
+                {"type": "tool_result", "tool_use_id": c["id"], "content": use(c["name"], c["arguments"])} for c in step["calls"]
+            ]})
+        return step["calls"]
+
+    def step(self, message, types=()):
+        return {
+            "id": message.id, "text": "".join(b.text for b in message.content if b.type == "text"), "finish": message.stop_reason,
+            "calls": [{"id": b.id, "name": b.name, "arguments": json.dumps(b.input)} for b in message.content if b.type == "tool_use"],
+            "usage": [message.usage.input_tokens, message.usage.output_tokens], "types": list(types),
+            "content": [b.model_dump(exclude_none=True, mode="json") for b in message.content],
+        }
+
+    async def whole(self):
+        return self.step(await done(self.client.messages.create(**self.arguments())))
+
+    async def stream(self):
+        step = {"types": [], "content": [], "usage": [None, None]}
+        async for event in each(await done(self.client.messages.create(**self.arguments(), stream=True))):
+            step["types"].append(event.type)
+            if event.type == "message_start":
+                step["id"], step["usage"][0] = event.message.id, event.message.usage.input_tokens
+            elif event.type == "content_block_start":
+                assert event.index == len(step["content"]), (event, step)
+                step["content"].append({**event.content_block.model_dump(exclude_none=True, mode="json"), "input": ""} if event.content_block.type == "tool_use"
+                                       else event.content_block.model_dump(exclude_none=True, mode="json"))
+            elif event.type == "content_block_delta":
+                block = step["content"][event.index]
+                if event.delta.type == "text_delta":
+                    block["text"] += event.delta.text
+                else:
+                    block["input"] += event.delta.partial_json
+            elif event.type == "message_delta":
+                step["finish"], step["usage"][1] = event.delta.stop_reason, event.usage.output_tokens
+                if event.usage.input_tokens is not None:
+                    step["usage"][0] = event.usage.input_tokens
+        for block in step["content"]:
+            if block["type"] == "tool_use":
+                block["input"] = json.loads(block["input"] or "{}")
+        step["text"] = "".join(b["text"] for b in step["content"] if b["type"] == "text")
+        step["calls"] = [{"id": b["id"], "name": b["name"], "arguments": json.dumps(b["input"])} for b in step["content"] if b["type"] == "tool_use"]
+        return step
+
+    async def helper(self):
+        types = []
+        async with opened(self.client.messages.stream(**self.arguments())) as stream:
+            async for event in each(stream):
+                types.append(event.type)
+            return self.step(await done(stream.get_final_message()), types)
+
+
+DIALECTS = {"chat": Chat, "completions": Completions, "responses": Responses, "messages": Messages}
+
+
+def main(url, key, model, dialect, mode, awaited, questions, agent):
+    options = {"api_key": key, "max_retries": 0, "default_headers": {"x-agl-agent": agent}}
+    if dialect == "messages":
+        client = (anthropic.AsyncAnthropic if awaited else anthropic.Anthropic)(base_url=url, **options)
+    else:
+        client = (openai.AsyncOpenAI if awaited else openai.OpenAI)(base_url=url + "/v1", **options)
+
+    async def run():
+        async with opened(client):
+            talk = DIALECTS[dialect](client, model, mode)
+            for question in questions:
+                await talk.turn(question)
+            return talk.steps
+
+    return asyncio.run(run())

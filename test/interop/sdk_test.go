@@ -1,0 +1,339 @@
+package interop
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	agl "agentlightning"
+	"agentlightning/adapter"
+	"agentlightning/emit"
+	"agentlightning/semconv"
+	"agentlightning/store"
+	"agentlightning/tracer"
+)
+
+// step is what a client made of one answer of the model.
+type step struct {
+	ID, Text, Finish string
+	Calls            []struct{ ID, Name, Arguments string }
+	Usage            []int64
+	Types            []string
+	TokenIDs         [][]int64 `json:"token_ids"`
+}
+
+// questions are the turns of the user. The first wants two tools at once, and a
+// third for what they return.
+var questions = []string{"What is (12+30)·(5+6)? Use the tools. 🧮", "And in words?"}
+
+// accountant answers questions.
+func accountant(c conversation) reply {
+	var results []string
+	for _, m := range slices.Backward(c.Messages) {
+		if m.Role != "tool" {
+			break
+		}
+		results = append([]string{string(m.Content)}, results...)
+	}
+	switch {
+	case len(results) == 2:
+		return reply{calls: []toolCall{called("call_3", "multiply", fmt.Sprintf(`{"a":%s, "b":%s}`, results[0], results[1]))}}
+	case len(results) == 1:
+		return reply{text: "It is **" + results[0] + "**.\n\n\tGrüße — 四百六十二 👍 \n"}
+	case strings.HasSuffix(string(c.last().Content), questions[1]):
+		return reply{text: "  four hundred\r\n\"sixty-two\"  \\"}
+	case len(c.Tools) == 0:
+		return reply{text: "About 460. "}
+	}
+	return reply{
+		text:  "First  the sums:\n",
+		calls: []toolCall{called("call_1", "add", `{"a": 12, "b": 30}`), called("call_2", "add", `{"a": 5,"b": 6}`)},
+	}
+}
+
+// A spoken dialect, and how a client must understand the accountant in it.
+type spoken struct {
+	finish map[string]string // the word of the dialect for that of the model
+	// events of a stream, each run of equal ones as one.
+	events func(g generation) []string
+}
+
+var dialects = map[string]spoken{
+	"chat":        {finish: map[string]string{"stop": "stop", "tool_calls": "tool_calls"}},
+	"completions": {finish: map[string]string{"stop": "stop"}},
+	"responses":   {finish: map[string]string{"stop": "completed", "tool_calls": "completed"}, events: responsesEvents},
+	"messages":    {finish: map[string]string{"stop": "end_turn", "tool_calls": "tool_use"}, events: messagesEvents},
+}
+
+func responsesEvents(g generation) []string {
+	events := []string{"response.created", "response.in_progress"}
+	if g.said.text != "" {
+		events = append(events, "response.output_item.added", "response.content_part.added", "response.output_text.delta",
+			"response.output_text.done", "response.content_part.done", "response.output_item.done")
+	}
+	for range g.said.calls {
+		events = append(events, "response.output_item.added", "response.function_call_arguments.delta",
+			"response.function_call_arguments.done", "response.output_item.done")
+	}
+	return append(events, "response.completed")
+}
+
+func messagesEvents(g generation) []string {
+	events := []string{"message_start"}
+	block := []string{"content_block_start", "content_block_delta", "content_block_stop"}
+	if g.said.text != "" {
+		events = append(events, block...)
+	}
+	for range g.said.calls {
+		events = append(events, block...)
+	}
+	return append(events, "message_delta", "message_stop")
+}
+
+// TestPythonClients holds a conversation with each official client of Python,
+// through an attempt's address and with the attempt's token, in every dialect
+// and every way of taking an answer.
+func TestPythonClients(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	for _, dialect := range []string{"chat"} {
+		for _, mode := range []string{"whole", "stream", "helper"} {
+			if dialect == "completions" && mode == "helper" {
+				continue // the client has none
+			}
+			for _, awaited := range []bool{false, true} {
+				t.Run(fmt.Sprintf("%s %s awaited=%t", dialect, mode, awaited), func(t *testing.T) {
+					t.Parallel()
+					converse(t, dialect, mode, func(t *testing.T, arguments map[string]any) []step {
+						arguments["awaited"] = awaited
+						var steps []step
+						call(t, "conversing", arguments, &steps)
+						return steps
+					})
+				})
+			}
+		}
+	}
+}
+
+// TestTypeScriptClients does the same with the official clients for TypeScript.
+// A runner is a client that calls the tools itself.
+func TestTypeScriptClients(t *testing.T) {
+	t.Parallel()
+	node := needNode(t)
+	needPython(t) // whose adapters read what was recorded
+	for _, dialect := range []string{"chat"} {
+		for _, mode := range []string{"whole", "stream", "helper", "runner"} {
+			if dialect == "completions" && (mode == "helper" || mode == "runner") || dialect == "responses" && mode == "runner" {
+				continue // the client has none
+			}
+			t.Run(dialect+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				converse(t, dialect, mode, func(t *testing.T, arguments map[string]any) []step {
+					var steps []step
+					callNode(t, node, "conversing", arguments, &steps)
+					return steps
+				})
+			})
+		}
+	}
+}
+
+const secret = "s3cret"
+
+// converse has a client ask both questions, and looks at what it understood and
+// at what is in the store.
+func converse(t *testing.T, dialect, mode string, talk func(*testing.T, map[string]any) []step) {
+	t.Helper()
+	m := newVLLM(t, accountant)
+	m.fragment = 11
+	s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url, "--auth-token", secret)
+	at := s.admitted(t)
+	steps := talk(t, map[string]any{
+		"url": at.url, "key": at.token, "model": "agent", "dialect": dialect, "mode": mode, "questions": questions, "agent": "accountant",
+	})
+	said := m.generations()
+	understood(t, dialect, mode, steps, said)
+	for _, g := range said {
+		if key := g.asked.header.Get("Authorization") + g.asked.header.Get("X-Api-Key"); key != "" {
+			t.Errorf("the backend was told the key %q", key)
+		}
+	}
+	recorded(t, s, at, said, mode != "whole")
+}
+
+// admission is an attempt, the base of its address, and its token.
+type admission struct {
+	store.Attempted
+	url, token string
+}
+
+// admitted starts an attempt.
+func (s *server) admitted(t *testing.T) admission {
+	t.Helper()
+	ids := s.claimed(t)
+	at := admission{Attempted: store.Attempted{RolloutID: ids["rollout_id"], AttemptID: ids["attempt_id"]}}
+	at.url = s.url + "/rollout/" + at.RolloutID + "/attempt/" + at.AttemptID
+	var err error
+	if at.token, err = s.client.AttemptToken(t.Context(), at.Attempted, 0); err != nil {
+		t.Fatal(err)
+	}
+	return at
+}
+
+// understood compares what a client made of the answers with what the model said.
+func understood(t *testing.T, dialect, mode string, steps []step, said []generation) {
+	t.Helper()
+	want := 4
+	if dialect == "completions" {
+		want = 2
+	}
+	if len(steps) != want || len(said) != want {
+		t.Fatalf("the client took %d steps, and the model spoke %d times; want %d:\n%+v", len(steps), len(said), want, steps)
+	}
+	for i, g := range said {
+		got := steps[i]
+		if got.Text != g.said.text {
+			t.Errorf("step %d is %q, the model said %q", i, got.Text, g.said.text)
+		}
+		if want := dialects[dialect].finish[g.finishReason()]; got.Finish != want {
+			t.Errorf("step %d finished as %q, want %q", i, got.Finish, want)
+		}
+		if got.ID == "" {
+			t.Errorf("step %d has no id", i)
+		}
+		var calls, wanted [][]any
+		for _, c := range got.Calls {
+			calls = append(calls, []any{c.ID, c.Name, plain(t, json.RawMessage(c.Arguments))})
+		}
+		for _, c := range g.said.calls {
+			wanted = append(wanted, []any{c.ID, c.Function.Name, plain(t, json.RawMessage(c.Function.Arguments))})
+		}
+		if diff := cmp.Diff(wanted, calls); diff != "" {
+			t.Errorf("tool calls of step %d (-said +understood):\n%s", i, diff)
+		}
+		usage := []int64{int64(len(g.prompt)), int64(len(g.sampled))}
+		if dialect == "chat" && mode == "stream" {
+			// Whoever did not ask for the usage is spared it.
+			usage = nil
+		}
+		if diff := cmp.Diff(usage, got.Usage); diff != "" {
+			t.Errorf("usage of step %d (-model +client):\n%s", i, diff)
+		}
+		if dialect == "chat" && (mode == "whole" || mode == "stream") {
+			if diff := cmp.Diff([][]int64{g.prompt, g.sampled}, got.TokenIDs); diff != "" {
+				t.Errorf("token ids that the client of step %d saw (-model +client):\n%s", i, diff)
+			}
+		}
+		if events := dialects[dialect].events; events != nil && mode == "stream" {
+			types := slices.Compact(slices.DeleteFunc(slices.Clone(got.Types), func(s string) bool { return s == "ping" }))
+			if diff := cmp.Diff(events(g), types); diff != "" {
+				t.Errorf("events of step %d (-want +got):\n%s", i, diff)
+			}
+		}
+	}
+}
+
+// recorded compares the spans of an attempt with what the model read and
+// sampled: one span a call, with the very same ids; and has the adapters of
+// both sides read them.
+func recorded(t *testing.T, s *server, at admission, said []generation, streamed bool) {
+	t.Helper()
+	s.reward(t, at, 0.75)
+	spans := s.spans(t, at.RolloutID)
+	if len(spans) != len(said)+1 {
+		var names []string
+		for i := range spans {
+			names = append(names, spans[i].Name)
+		}
+		t.Fatalf("spans are %q, want one for each of %d calls and the reward", names, len(said))
+	}
+	calls, err := adapter.Calls(spans)
+	if err != nil || len(calls) != len(said) {
+		t.Fatalf("Calls = %d, %v, want %d", len(calls), err, len(said))
+	}
+	var triplets []triplet
+	for i, g := range said {
+		checkSpan(t, spans[i], g, streamed)
+		if !calls[i].Usable() {
+			t.Errorf("call %d cannot be trained on: %s, %s", i, calls[i].Problem, calls[i].Detail)
+		}
+		one := triplet{}
+		one.Prompt.TokenIDs, one.Response.TokenIDs = g.prompt, g.sampled
+		triplets = append(triplets, one)
+	}
+	triplets[len(triplets)-1].Reward = new(0.75)
+	ours, err := adapter.TracerTriplets(spans, adapter.TracerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareTriplets(t, "our adapter", triplets, ours)
+	var python struct{ Triplets json.RawMessage }
+	call(t, "reading", map[string]any{"url": strings.Replace(s.url, "://", "://agl:"+secret+"@", 1), "rollout": at.RolloutID}, &python)
+	compareTriplets(t, "the default adapter of Python", triplets, python.Triplets)
+}
+
+// reward gives the attempt a reward, as an agent in Go does.
+func (s *server) reward(t *testing.T, at admission, value float64) {
+	t.Helper()
+	ctx, trace := tracer.New(tracer.Config{Sink: s.client}).Start(t.Context(), at.RolloutID, at.AttemptID)
+	err := emit.Reward(ctx, value)
+	if _, ended := trace.End(t.Context()); err != nil || ended != nil {
+		t.Fatal(errors.Join(err, ended))
+	}
+}
+
+func compareTriplets(t *testing.T, reader string, want []triplet, got any) {
+	t.Helper()
+	raw, err := json.Marshal(got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var triplets []triplet
+	if err := json.Unmarshal(raw, &triplets); err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, triplets); diff != "" {
+		t.Errorf("triplets as %s reads them (-model +reader):\n%s", reader, diff)
+	}
+}
+
+// checkSpan compares a span with the call that it is of.
+func checkSpan(t *testing.T, span agl.Span, g generation, streamed bool) {
+	t.Helper()
+	want := map[string]any{
+		semconv.GenAIRequestModel: "agent", semconv.GenAIResponseID: g.id, semconv.GenAIFinishReasons: []string{g.finishReason()},
+		semconv.GenAIInputTokens: int64(len(g.prompt)), semconv.GenAIOutputTokens: int64(len(g.sampled)),
+		semconv.GenAIStreaming: streamed,
+		semconv.PromptTokenIDs: g.prompt, semconv.ResponseTokenIDs: g.sampled, semconv.ResponseLogprobs: g.logprobs,
+		semconv.CallProblem: nil, semconv.CallStatus: int64(200), semconv.CompletionKey(0, "finish_reason"): g.finishReason(),
+		semconv.CompletionKey(0, "content"): g.said.text,
+	}
+	if g.said.text == "" {
+		delete(want, semconv.CompletionKey(0, "content")) // null and "" are the same to some engines
+	}
+	for i, m := range g.asked.Messages {
+		want[semconv.PromptKey(i, "role")] = m.Role
+	}
+	for i, c := range g.said.calls {
+		want[semconv.CompletionKey(0, semconv.ToolCallKey(i, "name"))] = c.Function.Name
+		want[semconv.CompletionKey(0, semconv.ToolCallKey(i, "id"))] = c.ID
+		want[semconv.CompletionKey(0, semconv.ToolCallKey(i, "arguments"))] = c.Function.Arguments
+	}
+	got := map[string]any{}
+	for key := range want {
+		got[key], _ = span.Attributes.Get(key)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("attributes of the span of call %s (-model +span):\n%s", g.id, diff)
+	}
+	if span.Name != semconv.SpanModelCall || span.Status.StatusCode != agl.StatusOK {
+		t.Errorf("the span of call %s is %s with status %s, want %s and OK", g.id, span.Name, span.Status.StatusCode, semconv.SpanModelCall)
+	}
+}
