@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os"
+	"strconv"
 	"time"
 
 	agl "agentlightning"
@@ -72,9 +73,32 @@ func (p *Proxy) serveCall(w http.ResponseWriter, r *http.Request, d *dialect, at
 		})
 		return
 	}
+	leave, err := p.cfg.Gate.Enter(r.Context())
+	if err != nil {
+		c.refusePaused(err)
+		return
+	}
+	defer leave()
 	c.backend = p.pick(g, c.rollout)
 	defer func() { c.backend.load.Add(-1) }()
 	c.run(g)
+}
+
+// refusePaused answers a call that the gate did not let in.
+func (c *call) refusePaused(err error) {
+	e, ok := errors.AsType[*PausedError](err)
+	if !ok {
+		c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: callerGone})
+		return
+	}
+	c.w.Header().Set("Retry-After", seconds(e.RetryAfter))
+	c.w.Header().Set("X-Agl-Paused", "true")
+	c.fail(semconv.ProblemPaused, http.StatusTooManyRequests, &openai.Error{Message: e.Error(), Type: openai.TypeRateLimit, Code: "paused"})
+}
+
+// seconds writes a time for the header Retry-After, which has whole ones.
+func seconds(d time.Duration) string {
+	return strconv.FormatInt(int64((d+time.Second-1)/time.Second), 10)
 }
 
 // patience is how long the store may take for a call whose caller may be gone.

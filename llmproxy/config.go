@@ -46,6 +46,9 @@ type Config struct {
 	// 0 means 100ms.
 	ModelsMaxAge time.Duration
 
+	// Gate pauses the calls. Nil means one of the proxy's own, see [Proxy.Gate].
+	Gate *Gate
+
 	// UpstreamConnectTimeout limits connecting to a backend. 0 means 10s, less
 	// than 0 no limit.
 	UpstreamConnectTimeout time.Duration
@@ -100,6 +103,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.MaxAnswerBytes <= 0 {
 		c.MaxAnswerBytes = defaultMaxAnswerBytes
+	}
+	if c.Gate == nil {
+		c.Gate = NewGate(0, c.Now)
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

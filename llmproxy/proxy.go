@@ -50,6 +50,9 @@ func New(cfg Config) (*Proxy, error) {
 	}, nil
 }
 
+// Gate is what pauses the calls.
+func (p *Proxy) Gate() *Gate { return p.cfg.Gate }
+
 // Refresh reads the models anew, so that a change is seen by the next call.
 func (p *Proxy) Refresh(ctx context.Context) error { return p.models.refresh(ctx) }
 

@@ -44,6 +44,7 @@ const (
 	ProblemTruncated          = "truncated"            // the answer ended before it was complete
 	ProblemCancelled          = "cancelled"            // the caller went away
 	ProblemContextOverflow    = "context_overflow"     // the prompt does not fit the model
+	ProblemPaused             = "paused"               // calls were paused, so the backend was not called
 )
 
 // PromptKey returns the key of a member of message i of the prompt.

@@ -11,6 +11,7 @@ const (
 	TypeInvalidRequest = "invalid_request_error"
 	TypeServer         = "server_error"
 	TypeTimeout        = "timeout_error"
+	TypeRateLimit      = "rate_limit_error"
 )
 
 // Error is a failure in the shape that OpenAI answers with.
