@@ -80,6 +80,9 @@ type Rollout struct {
 	Status      RolloutStatus
 	Config      RolloutConfig
 	Metadata    json.RawMessage // an object, or nil for null
+	// Control is set when the rollout was made through the 1.0 protocol. The
+	// JSON of the rollout, which is that of 0.3, leaves it out.
+	Control *Control
 }
 
 // AttemptedRollout is a rollout with its current attempt. What a runner
@@ -202,7 +205,7 @@ type rolloutJSON struct {
 func (w *rolloutJSON) rollout() Rollout {
 	return Rollout{
 		w.RolloutID, w.Input, w.StartTime, w.EndTime, w.Mode, w.ResourcesID,
-		w.Status, w.Config, nullToNil(w.Metadata),
+		w.Status, w.Config, nullToNil(w.Metadata), nil,
 	}
 }
 

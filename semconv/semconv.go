@@ -13,6 +13,16 @@ const (
 	SpanOperation  = "agentlightning.operation"  // functions and blocks of code
 	SpanVirtual    = "agentlightning.virtual"    // spans made from attributes alone
 	SpanModelCall  = "openai.chat.completion"    // one call of a model, whatever its dialect
+
+	// SpanEvent is the prefix of the spans of events of the 1.0 protocol; the
+	// type of the event follows. Rewards and model calls have the names above.
+	SpanEvent = "agentlightning.event."
+)
+
+// Attributes of the spans of events of the 1.0 protocol.
+const (
+	EventData     = "agentlightning.event.data"          // the data of the event, as JSON
+	RoutedExperts = "agentlightning.call.routed_experts" // of a model call, as JSON; empty when a later call has them
 )
 
 // OperationReward marks an operation that computes a reward.

@@ -119,6 +119,9 @@ type RolloutQuery struct {
 	StatusIn          []agl.RolloutStatus
 	RolloutIDIn       []string
 	RolloutIDContains *string
+	// Controlled leaves out rollouts that were not made through the 1.0
+	// protocol, however the other conditions are joined.
+	Controlled bool
 	Paging
 }
 

@@ -11,10 +11,12 @@ import (
 	"agentlightning/storehttp"
 )
 
+var controlIsElsewhere = storetest.Lack{Power: storetest.Control, Reason: "the 1.0 protocol has its own client, in package gateway"}
+
 // TestContract judges the client against the server by the suite for stores.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, openOver(nil))
+	storetest.Run(t, openOver(nil), controlIsElsewhere)
 }
 
 // TestContractOverPythonServer judges the client against a server that has only
@@ -26,7 +28,8 @@ func TestContractOverPythonServer(t *testing.T) {
 		storetest.Lack{Power: storetest.Keys, Reason: reason},
 		storetest.Lack{Power: storetest.Release, Reason: reason},
 		storetest.Lack{Power: storetest.Runs, Reason: reason},
-		storetest.Lack{Power: storetest.Models, Reason: reason})
+		storetest.Lack{Power: storetest.Models, Reason: reason},
+		controlIsElsewhere)
 }
 
 func openOver(wrap func(http.Handler) http.Handler) storetest.Opener {

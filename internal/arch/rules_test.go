@@ -47,6 +47,7 @@ var rules = []rule{
 	{"store/engine", "the rules of the contract over a narrow Backend", reasons{
 		root:             words,
 		"store":          "implements the contract",
+		"semconv":        "expert routes of model calls are kept once",
 		"internal/jsonx": "metadata must be an object",
 	}},
 	{"store/memory", "a backend that remembers in memory", reasons{
@@ -64,6 +65,7 @@ var rules = []rule{
 	}},
 	{"store/storetest", "the suite that judges every store", reasons{
 		root:                                words,
+		"semconv":                           names,
 		"store":                             "judges implementations of the contract",
 		"github.com/google/go-cmp":          "differences of whole values",
 		"github.com/anishathalye/porcupine": "is the queue linearizable",

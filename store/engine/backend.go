@@ -48,6 +48,12 @@ type Reader interface {
 
 	// QuerySpans gets a query whose AttemptID is nil or an id, never "latest".
 	QuerySpans(q store.SpanQuery) (store.Page[agl.Span], error)
+	// LastSpan returns the span of a name that an attempt got last.
+	LastSpan(at store.Attempted, name string) (agl.Span, bool, error)
+
+	// Completions returns up to limit ids of rollouts that ended, after so many
+	// entries of the log, and the length of the log.
+	Completions(after int64, limit int) (ids []string, total int64, err error)
 
 	Resources(id string) (agl.ResourcesUpdate, bool, error)
 	LatestResources() (agl.ResourcesUpdate, bool, error)
@@ -71,6 +77,12 @@ type Tx interface {
 
 	InsertRollouts(r []agl.Rollout) error
 	UpdateRollouts(r []agl.Rollout) error
+	// DeleteRollouts removes rollouts with their attempts, spans, counters and
+	// places in the queue; unknown ones are no error.
+	DeleteRollouts(ids []string) error
+	// AppendCompletion adds an entry to the log of rollouts that ended, which
+	// nothing is ever removed from.
+	AppendCompletion(rolloutID string) error
 
 	// Push appends rollout ids to the queue; an id that is queued already keeps its place.
 	Push(ids []string) error
@@ -86,6 +98,8 @@ type Tx interface {
 
 	// InsertSpans stores spans whose key is new and reports for each whether it was.
 	InsertSpans(s []agl.Span) ([]bool, error)
+	// UpdateSpan replaces the span with this key; its place stays.
+	UpdateSpan(s agl.Span) error
 
 	// TakeSequenceIDs advances the counter of a rollout by n and returns where
 	// it stands then. A negative n gives numbers back that were not issued.

@@ -22,11 +22,17 @@ type change struct {
 // storing the rollout.
 func (c *change) move(r *agl.Rollout, to agl.RolloutStatus) error {
 	c.moves = append(c.moves, Change{r.RolloutID, r.Status, to, c.now, r.Mode, r.StartTime})
+	from := r.Status
 	r.Status = to
+	c.touch(r)
 	switch {
 	case to.Terminal():
 		r.EndTime = new(c.now)
 		c.finished = append(c.finished, *r)
+		if from != to {
+			return c.AppendCompletion(r.RolloutID)
+		}
+	case r.Control != nil: // a controller starts it
 	case to.Queueing():
 		c.queued++
 		return c.Push([]string{r.RolloutID})
@@ -77,6 +83,9 @@ func (c *change) begin(r *agl.Rollout, latest *agl.Attempt, workerID *string) (a
 	}
 	if latest != nil {
 		a.SequenceID = latest.SequenceID + 1
+	}
+	if r.Control != nil {
+		r.Control.LastAttemptID = new(a.AttemptID)
 	}
 	return a, c.move(r, agl.RolloutPreparing)
 }

@@ -38,6 +38,7 @@ func CloneRollout(r *agl.Rollout) agl.Rollout {
 	out.ResourcesID = clonePtr(r.ResourcesID)
 	out.Config = cloneConfig(&r.Config)
 	out.Metadata = cloneRaw(r.Metadata)
+	out.Control = r.Control.Clone()
 	return out
 }
 

@@ -57,6 +57,7 @@ type Store struct {
 	waits     waitList
 	sequences sequencer
 	keys      modelKeys
+	completed bell // rings when a rollout ended
 
 	lastScan atomic.Int64 // Unix nanoseconds of the last health scan, 0 for never
 
@@ -186,6 +187,9 @@ func (s *Store) update(ctx context.Context, f func(*change) error) error {
 	}
 	s.line.wake(c.queued)
 	s.waits.finish(c.finished)
+	if len(c.finished) > 0 {
+		s.completed.ring()
+	}
 	if s.cfg.OnChange != nil && len(c.moves) > 0 {
 		s.cfg.OnChange(c.moves)
 	}

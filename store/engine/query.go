@@ -15,6 +15,9 @@ import (
 // SelectRollouts returns the page of a query and the number of matches. Without
 // a condition everything matches.
 func SelectRollouts(all []*agl.AttemptedRollout, q *store.RolloutQuery) ([]*agl.AttemptedRollout, int) {
+	if q.Controlled {
+		all = slices.DeleteFunc(slices.Clone(all), func(r *agl.AttemptedRollout) bool { return r.Control == nil })
+	}
 	var c conditions[agl.AttemptedRollout]
 	if q.StatusIn != nil {
 		c.add(func(r *agl.AttemptedRollout) bool { return slices.Contains(q.StatusIn, r.Status) })

@@ -126,6 +126,11 @@ func (c *change) addSpans(groups []spanGroup, highest map[string]int64, out []st
 			places = append(places, i)
 		}
 	}
+	for i := range accepted {
+		if err := c.supersede(&accepted[i]); err != nil {
+			return err
+		}
+	}
 	stored, err := c.InsertSpans(accepted)
 	if err != nil {
 		return err

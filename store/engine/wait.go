@@ -79,6 +79,15 @@ func (l *waitList) found(w *waiter, ids []string, rollouts map[string]agl.Rollou
 	}
 }
 
+// drop tells the calls that wait for a rollout that it is no more.
+func (l *waitList) drop(rolloutID string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for w := range l.byID[rolloutID] {
+		l.settleLocked(w, rolloutID)
+	}
+}
+
 func (l *waitList) settleLocked(w *waiter, id string) {
 	if _, ok := w.pending[id]; !ok {
 		return

@@ -62,6 +62,9 @@ func (b *Backend) Update(ctx context.Context, f func(engine.Tx) error) error {
 	}()
 	err := f(t)
 	committed = err == nil
+	if committed {
+		b.state.closeHoles()
+	}
 	return err
 }
 
@@ -72,7 +75,8 @@ func (b *Backend) Close() error { return nil }
 // points to the present value, and values handed in or out are copied.
 type state struct {
 	rollouts map[string]*rolloutRow
-	order    []*agl.AttemptedRollout  // of insertion
+	order    []*agl.AttemptedRollout  // of insertion; nil where one was deleted
+	holes    int                      // how many of those are nil
 	limited  map[*rolloutRow]struct{} // active and with a time limit
 	queue    *queue
 	// sequences are the span counters; rollouts need not exist to have one.
@@ -87,6 +91,7 @@ type state struct {
 	models    []agl.Model
 	answers   map[string]answer
 	secrets   map[string][]byte
+	completed []string // ids of rollouts in the order in which they ended
 	expiry    []string // keys of answers in the order in which they were given
 }
 
@@ -144,7 +149,7 @@ func (t *table[T]) put(id string, item *T) func() {
 
 func counts(s *state) store.Statistics {
 	return store.Statistics{
-		TotalRollouts:  int64(len(s.order)),
+		TotalRollouts:  int64(len(s.rollouts)),
 		TotalAttempts:  s.attempts,
 		TotalSpans:     s.spans,
 		TotalResources: int64(len(s.resources.items)),

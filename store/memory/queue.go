@@ -60,3 +60,14 @@ func (q *queue) popBack() string {
 	delete(q.queued, id)
 	return id
 }
+
+// without returns a queue of the same ids but one.
+func (q *queue) without(id string) *queue {
+	out := newQueue()
+	for i := range q.length {
+		if other := *q.at(i); other != id {
+			out.pushBack(other)
+		}
+	}
+	return out
+}

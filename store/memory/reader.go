@@ -34,6 +34,9 @@ func (r reader) Rollouts(ids []string) (map[string]agl.Rollout, error) {
 
 func (r reader) QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRollout], error) {
 	candidates := r.s.order
+	if r.s.holes > 0 {
+		candidates = slices.DeleteFunc(slices.Clone(candidates), func(v *agl.AttemptedRollout) bool { return v == nil })
+	}
 	if q.RolloutIDIn != nil && !q.Any {
 		candidates = r.named(q.RolloutIDIn)
 	}
@@ -124,6 +127,23 @@ func (r reader) QuerySpans(q store.SpanQuery) (store.Page[agl.Span], error) {
 	}
 	selected, total := engine.SelectSpans(inScope, &q)
 	return copies(selected, total, engine.CloneSpan), nil
+}
+
+func (r reader) LastSpan(at store.Attempted, name string) (agl.Span, bool, error) {
+	if row, ok := r.s.rollouts[at.RolloutID]; ok {
+		for _, s := range slices.Backward(row.byOwner[at.AttemptID]) {
+			if s.Name == name {
+				return engine.CloneSpan(s), true, nil
+			}
+		}
+	}
+	return agl.Span{}, false, nil
+}
+
+func (r reader) Completions(after int64, limit int) ([]string, int64, error) {
+	total := int64(len(r.s.completed))
+	from := min(after, total)
+	return slices.Clone(r.s.completed[from:min(from+int64(limit), total)]), total, nil
 }
 
 func (r reader) Resources(id string) (agl.ResourcesUpdate, bool, error) {

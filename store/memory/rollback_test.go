@@ -45,6 +45,17 @@ func change(tx engine.Tx, tag string, now float64) error {
 	if _, err := tx.InsertSpans([]agl.Span{span, span}); err != nil {
 		steps = append(steps, err)
 	}
+	doomed := agl.Rollout{RolloutID: "doomed-" + tag, Status: agl.RolloutRunning, Config: limited, Control: &agl.Control{Version: 1}}
+	steps = append(steps,
+		tx.InsertRollouts([]agl.Rollout{doomed}),
+		tx.InsertAttempts([]agl.Attempt{{RolloutID: doomed.RolloutID, AttemptID: "at-" + tag, SequenceID: 1}}),
+		tx.Push([]string{doomed.RolloutID}),
+		tx.RaiseSequenceID(doomed.RolloutID, 4),
+		tx.AppendCompletion(doomed.RolloutID),
+	)
+	if _, err := tx.InsertSpans([]agl.Span{{RolloutID: doomed.RolloutID, AttemptID: "at-" + tag, SpanID: "s"}}); err != nil {
+		steps = append(steps, err)
+	}
 	if _, err := tx.TakeSequenceIDs("ro-unknown", 2); err != nil {
 		steps = append(steps, err)
 	}
@@ -62,6 +73,9 @@ func touch(tx engine.Tx, tag string) error {
 			{RolloutID: id, Status: agl.RolloutFailed, Input: json.RawMessage("2")},
 			{RolloutID: "ro2-" + tag, Status: agl.RolloutPreparing, Config: agl.RolloutConfig{UnresponsiveSeconds: new(2.0)}},
 		}),
+		tx.UpdateSpan(agl.Span{RolloutID: id, AttemptID: "at-" + tag, SpanID: "s", Name: "other"}),
+		tx.DeleteRollouts([]string{"doomed-" + tag, "unknown"}),
+		tx.AppendCompletion(id),
 		tx.UpdateAttempts([]agl.Attempt{{RolloutID: id, AttemptID: "at-" + tag, SequenceID: 1, Status: agl.AttemptFailed}}),
 		tx.InsertAttempts([]agl.Attempt{{RolloutID: "ro2-" + tag, AttemptID: "new", SequenceID: 1}}),
 		tx.UpdateRun(agl.Run{RunID: "run-" + tag, Error: "x"}),
@@ -84,6 +98,7 @@ func dump(t *testing.T, b *memory.Backend) string {
 		page, err := r.QueryRollouts(store.RolloutQuery{})
 		read(page, err)
 		for _, ro := range page.Items {
+			read(ro.Control, nil)
 			read(r.QueryAttempts(store.AttemptQuery{RolloutID: ro.RolloutID}))
 			read(r.QuerySpans(store.SpanQuery{RolloutID: ro.RolloutID}))
 			if ro.Attempt != nil {
@@ -91,6 +106,8 @@ func dump(t *testing.T, b *memory.Backend) string {
 			}
 		}
 		read(r.OpenRollouts())
+		completed, _, err := r.Completions(0, 100)
+		read(completed, err)
 		read(r.QueueLength())
 		read(r.QueryResources(store.ResourcesQuery{}))
 		latest, _, err := r.LatestResources()

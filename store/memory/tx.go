@@ -84,6 +84,67 @@ func (t *tx) reindex(row *rolloutRow) {
 	t.did(func() { set(have) })
 }
 
+// DeleteRollouts leaves holes in the order of insertion, which Update closes
+// when there are many.
+func (t *tx) DeleteRollouts(ids []string) error {
+	for _, id := range ids {
+		row, ok := t.s.rollouts[id]
+		if !ok {
+			continue
+		}
+		delete(t.s.rollouts, id)
+		t.s.order[row.place] = nil
+		t.s.holes++
+		_, limited := t.s.limited[row]
+		delete(t.s.limited, row)
+		sequence, counted := t.s.sequences[id]
+		delete(t.s.sequences, id)
+		queue := t.s.queue
+		if queue.has(id) {
+			t.s.queue = queue.without(id)
+		}
+		t.s.attempts -= int64(len(row.attempts))
+		t.s.spans -= int64(len(row.spans))
+		t.did(func() {
+			t.s.rollouts[id] = row
+			t.s.order[row.place] = row.value
+			t.s.holes--
+			if limited {
+				t.s.limited[row] = struct{}{}
+			}
+			if counted {
+				t.s.sequences[id] = sequence
+			}
+			t.s.queue = queue
+			t.s.attempts += int64(len(row.attempts))
+			t.s.spans += int64(len(row.spans))
+		})
+	}
+	return nil
+}
+
+// closeHoles makes the order of insertion dense again when half of it is holes,
+// so that a deletion costs the same however much is stored.
+func (s *state) closeHoles() {
+	if s.holes*2 <= len(s.order) {
+		return
+	}
+	order := make([]*agl.AttemptedRollout, 0, len(s.order)-s.holes)
+	for _, value := range s.order {
+		if value != nil {
+			s.rollouts[value.RolloutID].place = len(order)
+			order = append(order, value)
+		}
+	}
+	s.order, s.holes = order, 0
+}
+
+func (t *tx) AppendCompletion(rolloutID string) error {
+	t.s.completed = append(t.s.completed, rolloutID)
+	t.did(func() { t.s.completed = t.s.completed[:len(t.s.completed)-1] })
+	return nil
+}
+
 func (t *tx) Push(ids []string) error {
 	for _, id := range ids {
 		if t.s.queue.has(id) {
@@ -222,6 +283,23 @@ func (t *tx) InsertSpans(spans []agl.Span) ([]bool, error) {
 		})
 	}
 	return stored, nil
+}
+
+func (t *tx) UpdateSpan(s agl.Span) error {
+	row, ok := t.s.rollouts[s.RolloutID]
+	if !ok {
+		return errorf("rollout %s does not exist", s.RolloutID)
+	}
+	same := func(o *agl.Span) bool { return o.AttemptID == s.AttemptID && o.SpanID == s.SpanID }
+	all, own := slices.IndexFunc(row.spans, same), slices.IndexFunc(row.byOwner[s.AttemptID], same)
+	if all < 0 || own < 0 {
+		return errorf("span %s of rollout %s does not exist", s.SpanID, s.RolloutID)
+	}
+	old := row.spans[all]
+	put := func(span *agl.Span) { row.spans[all], row.byOwner[s.AttemptID][own] = span, span }
+	put(new(engine.CloneSpan(&s)))
+	t.did(func() { put(old) })
+	return nil
 }
 
 func (t *tx) TakeSequenceIDs(rolloutID string, n int) (int64, error) {

@@ -38,7 +38,7 @@ var rules = []struct{ count, problem string }{
 		"places in the queue hold no rollout",
 	},
 	{
-		`SELECT count(*) FROM rollouts WHERE status IN ('queuing', 'requeuing') AND seq NOT IN (SELECT rollout FROM queue)`,
+		`SELECT count(*) FROM rollouts WHERE status IN ('queuing', 'requeuing') AND control IS NULL AND seq NOT IN (SELECT rollout FROM queue)`,
 		"rollouts wait to be claimed but are not in the queue",
 	},
 }

@@ -118,6 +118,13 @@ func oneOfEverything(tx engine.Tx) error {
 		func() error { return tx.InsertRollouts(rollouts) },
 		func() error { return tx.Push([]string{"ro-3"}) },
 		func() error {
+			return tx.InsertRollouts([]agl.Rollout{{
+				RolloutID: "ro-4", Status: agl.RolloutQueuing, StartTime: 4, Input: []byte("4"), Config: agl.RolloutConfig{MaxAttempts: 1},
+				Control: &agl.Control{Config: []byte(`{"timeout_seconds":7}`), LastAttemptID: &id, Version: 2, UpdatedAt: 5},
+			}})
+		},
+		func() error { return tx.AppendCompletion("ro-1") },
+		func() error {
 			return tx.InsertAttempts([]agl.Attempt{
 				{RolloutID: "ro-1", AttemptID: "at-1", SequenceID: 1, StartTime: 1, EndTime: &ten, Status: agl.AttemptSucceeded},
 				{RolloutID: "ro-2", AttemptID: "at-2", SequenceID: 1, StartTime: 2, Status: agl.AttemptRunning, WorkerID: &id},

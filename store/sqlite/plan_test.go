@@ -23,7 +23,9 @@ func TestPlans(t *testing.T) {
 	f.scope("attempt_id = ?", "")
 	spansOfAttempt := f.selection("spans", store.Paging{SortBy: "sequence_id"}, spanSorts)
 	spansOfAttempt.paging.Limit = 10
-	var byStatus, byID filter
+	var byStatus, byID, controlled filter
+	controlled.within("status", texts([]agl.RolloutStatus{agl.RolloutQueuing}))
+	controlled.scopes = append(controlled.scopes, "control IS NOT NULL")
 	byStatus.within("status", texts([]agl.RolloutStatus{agl.RolloutFailed}))
 	byID.within("rollout_id", nil)
 
@@ -48,6 +50,10 @@ func TestPlans(t *testing.T) {
 		{"page of the spans of an attempt", spansOfAttempt.page("body", "spans")},
 		{"rollouts by status", byStatus.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"rollouts by id", byID.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
+		{"rollouts of controllers by status", controlled.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
+		{"selectLastSpan", selectLastSpan},
+		{"selectCompletions", selectCompletions},
+		{"countCompletions", countCompletions},
 		{"page of rollouts", (&filter{}).selection("rollouts", store.Paging{Limit: 10}, rolloutSorts).sql(rolloutColumns) + " LIMIT ? OFFSET ?"},
 		{"first rollouts by start", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time"}, rolloutSorts).sql(rolloutColumns)},
 		{"newest rollouts", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time", Desc: true}, rolloutSorts).sql(rolloutColumns)},

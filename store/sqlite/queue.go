@@ -75,10 +75,10 @@ func (t *tx) Pop(n int) ([]string, error) {
 			return err
 		}
 		t.known.put(r.int(0), &ro)
-		if r.int(11) == 0 {
+		if r.int(12) == 0 {
 			t.known.get(ro.RolloutID).setLatest(0, nil)
 		}
-		last = r.int(10)
+		last = r.int(11)
 		ids = append(ids, ro.RolloutID)
 		return nil
 	}, queueFront, int64(n))

@@ -46,6 +46,9 @@ func (r reader) QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRol
 		f.within("rollout_id", q.RolloutIDIn)
 	}
 	f.contains("rollout_id", q.RolloutIDContains)
+	if q.Controlled {
+		f.scopes = append(f.scopes, "control IS NOT NULL")
+	}
 	page, err := fetch(r.c, f.selection("rollouts", q.Paging, rolloutSorts), rolloutColumns, r.c.scanRollout)
 	if err != nil {
 		return store.Page[agl.AttemptedRollout]{}, err
@@ -172,7 +175,7 @@ func (t *tx) updateRollout(seq int64, r *agl.Rollout) error {
 // onlyMoved reports whether nothing but the status and the end of a rollout
 // differs, as in nearly all updates.
 func onlyMoved(from, to *agl.Rollout) bool {
-	return from.Mode == to.Mode && from.StartTime == to.StartTime && same(from.ResourcesID, to.ResourcesID) &&
+	return from.Control == nil && to.Control == nil && from.Mode == to.Mode && from.StartTime == to.StartTime && same(from.ResourcesID, to.ResourcesID) &&
 		same(from.Config.TimeoutSeconds, to.Config.TimeoutSeconds) &&
 		same(from.Config.UnresponsiveSeconds, to.Config.UnresponsiveSeconds) &&
 		from.Config.MaxAttempts == to.Config.MaxAttempts &&
@@ -191,7 +194,7 @@ func rolloutArgs(r *agl.Rollout) []any {
 	}
 	return []any{
 		r.RolloutID, string(r.Status), string(r.Mode), r.StartTime, orNull(r.EndTime),
-		orNull(r.ResourcesID), limited, string(r.Config.AppendJSON(nil)), rawOrNull(r.Metadata), rawOrNull(r.Input),
+		orNull(r.ResourcesID), limited, string(r.Config.AppendJSON(nil)), rawOrNull(r.Metadata), rawOrNull(r.Input), controlOrNull(r.Control),
 	}
 }
 
@@ -205,7 +208,20 @@ func (c *conn) scanRollout(r row) (agl.Rollout, error) {
 	if ro.Config, err = c.configs.decode(r.text(7)); err != nil {
 		return ro, fmt.Errorf("config of rollout %s: %w", ro.RolloutID, err)
 	}
+	if control := r.raw(10); control != nil {
+		ro.Control = new(agl.Control)
+		if err := ro.Control.UnmarshalJSON(control); err != nil {
+			return ro, fmt.Errorf("control state of rollout %s: %w", ro.RolloutID, err)
+		}
+	}
 	return ro, nil
+}
+
+func controlOrNull(c *agl.Control) any {
+	if c == nil {
+		return nil
+	}
+	return string(c.AppendJSON(nil))
 }
 
 // configCache decodes each text once: nearly all rollouts share a few.

@@ -53,6 +53,9 @@ func dump(t *testing.T, b engine.Backend) string {
 				return err
 			}
 			out += mustJSON([]any{attempts, spans})
+			if ro.Control != nil {
+				out += mustJSON(ro.Control)
+			}
 		}
 		resources, err := r.QueryResources(store.ResourcesQuery{})
 		if err != nil {
@@ -63,6 +66,11 @@ func dump(t *testing.T, b engine.Backend) string {
 			return err
 		}
 		out += mustJSON([]any{resources, workers})
+		completed, _, err := r.Completions(0, 100)
+		if err != nil {
+			return err
+		}
+		out += mustJSON(completed)
 		runs, err := r.Runs(0)
 		if err != nil {
 			return err

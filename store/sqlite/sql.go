@@ -5,7 +5,7 @@ package sqlite
 
 // Rollouts.
 const (
-	rolloutColumns = `seq, rollout_id, status, mode, start_time, end_time, resources_id, config, metadata, input`
+	rolloutColumns = `seq, rollout_id, status, mode, start_time, end_time, resources_id, config, metadata, input, control`
 
 	selectRollout  = `SELECT ` + rolloutColumns + ` FROM rollouts WHERE rollout_id = ?`
 	selectRollouts = `SELECT ` + rolloutColumns + ` FROM rollouts WHERE rollout_id IN (SELECT value FROM json_each(?))`
@@ -15,9 +15,9 @@ const (
 	selectRolloutSeq = `SELECT seq FROM rollouts WHERE rollout_id = ?`
 
 	insertRollout = `INSERT INTO rollouts (rollout_id, status, mode, start_time, end_time, resources_id,
-		limited, config, metadata, input) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
+		limited, config, metadata, input, control) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateRollout = `UPDATE rollouts SET status = ?2, mode = ?3, start_time = ?4, end_time = ?5, resources_id = ?6,
-		limited = ?7, config = ?8, metadata = ?9, input = ?10 WHERE seq = ?11 AND rollout_id = ?1`
+		limited = ?7, config = ?8, metadata = ?9, input = ?10, control = ?11 WHERE seq = ?12 AND rollout_id = ?1`
 	// moveRollout is an update of what changes in the life of a rollout. It
 	// leaves the index on the start alone, which SQLite otherwise writes again.
 	moveRollout = `UPDATE rollouts SET status = ?1, end_time = ?2 WHERE seq = ?3`
@@ -76,6 +76,18 @@ const (
 		ON CONFLICT (rollout_id) DO UPDATE SET last = last + ?2 RETURNING last`
 	raiseSequence = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
 		ON CONFLICT (rollout_id) DO UPDATE SET last = ?2 WHERE last < ?2`
+)
+
+// Events and the log of rollouts that ended.
+const (
+	selectLastSpan = `SELECT body FROM spans WHERE ` + ofRollout + ` AND attempt_id = ? AND name = ?
+		ORDER BY seq DESC LIMIT 1`
+	updateSpan = `UPDATE spans SET sequence_id = ?4, trace_id = ?5, parent_id = ?6, name = ?7, start_time = ?8,
+		end_time = ?9, body = ?10 WHERE rollout = ?1 AND attempt_id = ?2 AND span_id = ?3`
+
+	appendCompletion  = `INSERT INTO completions (rollout_id) VALUES (?)`
+	selectCompletions = `SELECT rollout_id FROM completions WHERE position > ? ORDER BY position LIMIT ?`
+	countCompletions  = `SELECT coalesce(max(position), 0) FROM completions`
 )
 
 // Resources.
@@ -153,7 +165,7 @@ const (
 	countWorkers   = `SELECT count(*) FROM workers`
 )
 
-// Pruning. Lists of rollouts are JSON, of their seq unless it says otherwise.
+// Deleting. Lists of rollouts are JSON, of their seq unless it says otherwise.
 const (
 	selectEnded = `SELECT seq, rollout_id FROM rollouts
 		WHERE status IN ('succeeded', 'failed', 'cancelled') AND end_time < ? AND seq > ? ORDER BY seq LIMIT ?`

@@ -43,6 +43,8 @@ const (
 	Runs Power = "runs"
 	// Models: the methods of store.ModelStore work.
 	Models Power = "models"
+	// Control: the store is a store.ControlStore.
+	Control Power = "control"
 )
 
 // Lack excuses a store from the tests that need a power.
@@ -82,6 +84,7 @@ func Run(t *testing.T, open Opener, lacks ...Lack) {
 		{"resources", resourceTests()},
 		{"runs", runTests()},
 		{"models", modelTests()},
+		{"control", controlTests()},
 		{"whole", wholeTests()},
 	} {
 		t.Run(noun.name, func(t *testing.T) {

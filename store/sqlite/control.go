@@ -1,0 +1,80 @@
+package sqlite
+
+import (
+	"fmt"
+
+	agl "agentlightning"
+	"agentlightning/store"
+)
+
+func (r reader) LastSpan(at store.Attempted, name string) (agl.Span, bool, error) {
+	var s agl.Span
+	found, err := r.c.one(func(row row) (err error) {
+		s, err = decodeSpan(row.text(0))
+		return err
+	}, selectLastSpan, at.RolloutID, at.AttemptID, name)
+	return s, found, err
+}
+
+func (t *tx) UpdateSpan(s agl.Span) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	rollout, err := t.seqOf(s.RolloutID)
+	if err != nil {
+		return fmt.Errorf("update span %s: %w", s.SpanID, err)
+	}
+	t.body = appendSpan(t.body[:0], &s)
+	n, err := t.c.exec(updateSpan, rollout, s.AttemptID, s.SpanID, s.SequenceID, s.TraceID, orNull(s.ParentID),
+		s.Name, orNull(s.StartTime), orNull(s.EndTime), string(t.body))
+	if err == nil && n == 0 {
+		err = errMissing
+	}
+	if err != nil {
+		return fmt.Errorf("update span %s: %w", s.SpanID, err)
+	}
+	return nil
+}
+
+func (r reader) Completions(after int64, limit int) ([]string, int64, error) {
+	total, err := r.c.number(countCompletions)
+	if err != nil {
+		return nil, 0, err
+	}
+	var ids []string
+	err = r.c.query(func(row row) error {
+		ids = append(ids, row.text(0))
+		return nil
+	}, selectCompletions, after, int64(limit))
+	return ids, total, err
+}
+
+func (t *tx) AppendCompletion(rolloutID string) error {
+	if err := t.write(); err != nil {
+		return err
+	}
+	if _, err := t.c.exec(appendCompletion, rolloutID); err != nil {
+		return fmt.Errorf("log the end of rollout %s: %w", rolloutID, err)
+	}
+	return nil
+}
+
+func (t *tx) DeleteRollouts(ids []string) error {
+	var seqs []int64
+	var names []string
+	for _, id := range ids {
+		seq, err := t.c.number(selectRolloutSeq, id)
+		if err != nil {
+			return err
+		}
+		if seq != 0 {
+			seqs, names = append(seqs, seq), append(names, id)
+		}
+	}
+	if len(seqs) == 0 {
+		return nil
+	}
+	_, err := t.prune(seqs, names, false)
+	t.known.forget(names)
+	return err
+}
