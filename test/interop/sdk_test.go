@@ -158,7 +158,7 @@ func converse(t *testing.T, dialect, mode string, talk func(*testing.T, map[stri
 	steps := talk(t, map[string]any{
 		"url": at.url, "key": at.token, "model": "agent", "dialect": dialect, "mode": mode, "questions": questions, "agent": "accountant",
 	})
-	said := m.generations()
+	said := m.until(t, len(steps))
 	understood(t, dialect, mode, steps, said)
 	for _, g := range said {
 		if key := g.asked.header.Get("Authorization") + g.asked.header.Get("X-Api-Key"); key != "" {

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"sync"
 	"testing"
+	"time"
 	"unicode/utf8"
 
 	agl "agentlightning"
@@ -30,6 +31,7 @@ type vllm struct {
 	mu         sync.Mutex
 	vocabulary map[string]int64
 	done       []generation
+	changed    chan struct{} // closed and replaced with each generation
 }
 
 // conversation is the part of a request that scripts look at.
@@ -121,7 +123,7 @@ type generation struct {
 
 func newVLLM(t *testing.T, script func(conversation) reply) *vllm {
 	t.Helper()
-	v := &vllm{script: script, vocabulary: map[string]int64{}}
+	v := &vllm{script: script, vocabulary: map[string]int64{}, changed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", v.serve)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
@@ -139,11 +141,23 @@ func (v *vllm) fail(w http.ResponseWriter, status int, message string) {
 	_ = json.NewEncoder(w).Encode(map[string]any{"error": map[string]any{"message": message, "type": http.StatusText(status), "param": nil, "code": status}})
 }
 
-// generations returns what was served, in the order in which it ended.
-func (v *vllm) generations() []generation {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return slices.Clone(v.done)
+// until waits for so many generations to have ended, and returns them in that order.
+func (v *vllm) until(t *testing.T, n int) []generation {
+	t.Helper()
+	limit := time.After(30 * time.Second)
+	for {
+		v.mu.Lock()
+		got, changed := slices.Clone(v.done), v.changed
+		v.mu.Unlock()
+		if len(got) >= n {
+			return got
+		}
+		select {
+		case <-changed:
+		case <-limit:
+			t.Fatalf("the model ended %d calls, want %d", len(got), n)
+		}
+	}
 }
 
 func (v *vllm) serve(w http.ResponseWriter, r *http.Request) {
@@ -166,6 +180,8 @@ func (v *vllm) serve(w http.ResponseWriter, r *http.Request) {
 		v.mu.Lock()
 		defer v.mu.Unlock()
 		v.done = append(v.done, *g)
+		close(v.changed)
+		v.changed = make(chan struct{})
 	}()
 	if g.said.status != 0 {
 		for key, value := range g.said.header {

@@ -16,6 +16,10 @@ class Talk {
     Object.assign(this, { client, model, mode, history: [], steps: [] });
   }
 
+  create(more, options) {
+    return this.endpoint().create({ ...this.arguments(), ...more }, options);
+  }
+
   /** Asks, and uses the tools that the model calls until it calls none. */
   async turn(question) {
     this.ask(question);
@@ -32,6 +36,10 @@ class Talk {
 }
 
 class Chat extends Talk {
+  endpoint() {
+    return this.client.chat.completions;
+  }
+
   arguments() {
     const form = (name, description) => ({ type: "function", function: { name, description, parameters: numbers } });
     return { model: this.model, messages: this.history, tools: schemas(form), temperature: 0.5 };
@@ -63,12 +71,12 @@ class Chat extends Talk {
   }
 
   async whole() {
-    return this.step(await this.client.chat.completions.create(this.arguments()));
+    return this.step(await this.create());
   }
 
   async stream() {
     const step = { text: "", calls: [], types: [], usage: null, finish: null, token_ids: [null, []] };
-    for await (const chunk of await this.client.chat.completions.create({ ...this.arguments(), stream: true })) {
+    for await (const chunk of await this.create({ stream: true })) {
       step.id = chunk.id;
       step.types.push(chunk.usage ? "usage" : chunk.object);
       step.token_ids[0] = chunk.prompt_token_ids ?? step.token_ids[0];
@@ -86,7 +94,7 @@ class Chat extends Talk {
   }
 
   async helper() {
-    const stream = this.client.chat.completions.stream({ ...this.arguments(), stream_options: { include_usage: true } });
+    const stream = this.endpoint().stream({ ...this.arguments(), stream_options: { include_usage: true } });
     return this.step(await stream.finalChatCompletion());
   }
 
@@ -96,7 +104,7 @@ class Chat extends Talk {
       ...t,
       function: { ...t.function, parse: JSON.parse, function: (args) => String(tools[t.function.name](args)) },
     }));
-    const runner = this.client.chat.completions.runTools({ ...this.arguments(), tools: known, stream: true, stream_options: { include_usage: true } });
+    const runner = this.endpoint().runTools({ ...this.arguments(), tools: known, stream: true, stream_options: { include_usage: true } });
     await runner.done();
     this.history = runner.messages.map(({ parsed, ...message }) => message);
     return runner.allChatCompletions().map((c) => this.step(c));
@@ -105,6 +113,10 @@ class Chat extends Talk {
 
 /** No tools here, and the program keeps the conversation in its prompt. */
 class Completions extends Talk {
+  endpoint() {
+    return this.client.completions;
+  }
+
   arguments() {
     return { model: this.model, prompt: this.history.join(""), max_tokens: 64 };
   }
@@ -119,7 +131,7 @@ class Completions extends Talk {
   }
 
   async whole() {
-    const answer = await this.client.completions.create(this.arguments());
+    const answer = await this.create();
     return {
       id: answer.id, text: answer.choices[0].text, finish: answer.choices[0].finish_reason, calls: [], types: [],
       usage: [answer.usage.prompt_tokens, answer.usage.completion_tokens],
@@ -128,7 +140,7 @@ class Completions extends Talk {
 
   async stream() {
     const step = { text: "", calls: [], types: [], usage: null, finish: null };
-    for await (const chunk of await this.client.completions.create({ ...this.arguments(), stream: true, stream_options: { include_usage: true } })) {
+    for await (const chunk of await this.create({ stream: true, stream_options: { include_usage: true } })) {
       step.id = chunk.id;
       if (chunk.usage) step.usage = [chunk.usage.prompt_tokens, chunk.usage.completion_tokens];
       for (const choice of chunk.choices) {
@@ -141,6 +153,10 @@ class Completions extends Talk {
 }
 
 class Responses extends Talk {
+  endpoint() {
+    return this.client.responses;
+  }
+
   arguments() {
     const form = (name, description) => ({ type: "function", name, description, parameters: numbers, strict: false });
     return { model: this.model, instructions: "You add and multiply.", input: this.history, tools: schemas(form), store: false };
@@ -167,14 +183,14 @@ class Responses extends Talk {
   }
 
   async whole() {
-    return this.step(await this.client.responses.create(this.arguments()));
+    return this.step(await this.create());
   }
 
   /** Puts the answer together from the deltas, and compares with what the end says of it. */
   async stream() {
     const types = [], texts = [], args = [];
     let step, number;
-    for await (const event of await this.client.responses.create({ ...this.arguments(), stream: true })) {
+    for await (const event of await this.create({ stream: true })) {
       types.push(event.type);
       if (number !== undefined && event.sequence_number !== number + 1) throw new Error(`event ${event.sequence_number} follows event ${number}`);
       number = event.sequence_number;
@@ -194,11 +210,15 @@ class Responses extends Talk {
   }
 
   async helper() {
-    return this.step(await this.client.responses.stream(this.arguments()).finalResponse());
+    return this.step(await this.endpoint().stream(this.arguments()).finalResponse());
   }
 }
 
 class Messages extends Talk {
+  endpoint() {
+    return this.client.messages;
+  }
+
   arguments() {
     const form = (name, description) => ({ name, description, input_schema: numbers });
     const system = [{ type: "text", text: "You add and multiply.", cache_control: { type: "ephemeral" } }];
@@ -227,13 +247,13 @@ class Messages extends Talk {
   }
 
   async whole() {
-    return this.step(await this.client.messages.create(this.arguments()));
+    return this.step(await this.create());
   }
 
   async stream() {
     const types = [];
     let message;
-    for await (const event of await this.client.messages.create({ ...this.arguments(), stream: true })) {
+    for await (const event of await this.create({ stream: true })) {
       types.push(event.type);
       if (event.type === "message_start") {
         message = structuredClone(event.message);
@@ -257,7 +277,7 @@ class Messages extends Talk {
   }
 
   async helper() {
-    return this.step(await this.client.messages.stream(this.arguments()).finalMessage());
+    return this.step(await this.endpoint().stream(this.arguments()).finalMessage());
   }
 
   /** The client itself calls the tools, and the model again, until it is done. */
@@ -272,12 +292,15 @@ class Messages extends Talk {
   }
 }
 
-const dialects = { chat: Chat, completions: Completions, responses: Responses, messages: Messages };
+export const dialects = { chat: Chat, completions: Completions, responses: Responses, messages: Messages };
+
+export function connect({ url, key, dialect, agent, ...more }) {
+  const options = { apiKey: key, maxRetries: 0, defaultHeaders: { "x-agl-agent": agent }, ...more };
+  return dialect === "messages" ? new Anthropic({ ...options, baseURL: url }) : new OpenAI({ ...options, baseURL: `${url}/v1` });
+}
 
 export async function main({ url, key, model, dialect, mode, questions, agent }) {
-  const options = { apiKey: key, maxRetries: 0, defaultHeaders: { "x-agl-agent": agent } };
-  const client = dialect === "messages" ? new Anthropic({ ...options, baseURL: url }) : new OpenAI({ ...options, baseURL: `${url}/v1` });
-  const talk = new dialects[dialect](client, model, mode);
+  const talk = new dialects[dialect](connect({ url, key, dialect, agent }), model, mode);
   for (const question of questions) await talk.turn(question);
   return talk.steps;
 }

@@ -55,6 +55,9 @@ class Talk:
         self.client, self.model, self.mode = client, model, mode
         self.history, self.steps = [], []
 
+    async def create(self, **more):
+        return await done(self.endpoint().create(**self.arguments(), **more))
+
     async def turn(self, question):
         """Asks, and uses the tools that the model calls until it calls none."""
         self.ask(question)
@@ -64,6 +67,9 @@ class Talk:
 
 
 class Chat(Talk):
+    def endpoint(self):
+        return self.client.chat.completions
+
     def arguments(self):
         tools = schemas(lambda name, text: {"type": "function", "function": {"name": name, "description": text, "parameters": NUMBERS}})
         return {"model": self.model, "messages": self.history, "tools": tools, "temperature": 0.5}
@@ -95,11 +101,11 @@ class Chat(Talk):
         }
 
     async def whole(self):
-        return self.step(await done(self.client.chat.completions.create(**self.arguments())))
+        return self.step(await self.create())
 
     async def stream(self):
         step = {"text": "", "calls": [], "types": [], "usage": None, "finish": None, "token_ids": [None, []]}
-        async for chunk in each(await done(self.client.chat.completions.create(**self.arguments(), stream=True))):
+        async for chunk in each(await self.create(stream=True)):
             step["id"] = chunk.id
             step["types"].append("usage" if chunk.usage else chunk.object)
             step["token_ids"][0] = getattr(chunk, "prompt_token_ids", None) or step["token_ids"][0]
@@ -115,7 +121,7 @@ class Chat(Talk):
 
     async def helper(self):
         types = []
-        manager = self.client.chat.completions.stream(**self.arguments(), stream_options={"include_usage": True})
+        manager = self.endpoint().stream(**self.arguments(), stream_options={"include_usage": True})
         async with opened(manager) as stream:
             async for event in each(stream):
                 types.append(event.type)
@@ -124,6 +130,9 @@ class Chat(Talk):
 
 class Completions(Talk):
     """No tools here, and the program keeps the conversation in its prompt."""
+
+    def endpoint(self):
+        return self.client.completions
 
     def ask(self, question):
         self.history.append(question)
@@ -136,14 +145,14 @@ class Completions(Talk):
         return {"model": self.model, "prompt": "".join(self.history), "max_tokens": 64}
 
     async def whole(self):
-        answer = await done(self.client.completions.create(**self.arguments()))
+        answer = await self.create()
         usage = answer.usage
         return {"id": answer.id, "text": answer.choices[0].text, "finish": answer.choices[0].finish_reason, "calls": [], "types": [],
                 "usage": [usage.prompt_tokens, usage.completion_tokens]}
 
     async def stream(self):
         step = {"text": "", "calls": [], "types": [], "usage": None, "finish": None}
-        async for chunk in each(await done(self.client.completions.create(**self.arguments(), stream=True, stream_options={"include_usage": True}))):
+        async for chunk in each(await self.create(stream=True, stream_options={"include_usage": True})):
             step["id"] = chunk.id
             if chunk.usage:
                 step["usage"] = [chunk.usage.prompt_tokens, chunk.usage.completion_tokens]
@@ -154,6 +163,9 @@ class Completions(Talk):
 
 
 class Responses(Talk):
+    def endpoint(self):
+        return self.client.responses
+
     def arguments(self):
         tools = schemas(lambda name, text: {"type": "function", "name": name, "description": text, "parameters": NUMBERS, "strict": False})
         return {"model": self.model, "instructions": "You add and multiply.", "input": self.history, "tools": tools, "store": False}
@@ -176,12 +188,12 @@ class Responses(Talk):
         }
 
     async def whole(self):
-        return self.step(await done(self.client.responses.create(**self.arguments())))
+        return self.step(await self.create())
 
     async def stream(self):
         """Puts the answer together from the deltas, and compares with what the end says of it."""
         types, texts, arguments, numbers = [], {}, {}, []
-        async for event in each(await done(self.client.responses.create(**self.arguments(), stream=True))):
+        async for event in each(await self.create(stream=True)):
             types.append(event.type)
             numbers.append(event.sequence_number)
             if event.type == "response.output_text.delta":
@@ -197,13 +209,16 @@ class Responses(Talk):
 
     async def helper(self):
         types = []
-        async with opened(self.client.responses.stream(**self.arguments())) as stream:
+        async with opened(self.endpoint().stream(**self.arguments())) as stream:
             async for event in each(stream):
                 types.append(event.type)
             return self.step(await done(stream.get_final_response()), types)
 
 
 class Messages(Talk):
+    def endpoint(self):
+        return self.client.messages
+
     def arguments(self):
         tools = schemas(lambda name, text: {"name": name, "description": text, "input_schema": NUMBERS})
         return {"model": self.model, "system": [{"type": "text", "text": "You add and multiply.", "cache_control": {"type": "ephemeral"}}],
@@ -229,11 +244,11 @@ class Messages(Talk):
         }
 
     async def whole(self):
-        return self.step(await done(self.client.messages.create(**self.arguments())))
+        return self.step(await self.create())
 
     async def stream(self):
         step = {"types": [], "content": [], "usage": [None, None]}
-        async for event in each(await done(self.client.messages.create(**self.arguments(), stream=True))):
+        async for event in each(await self.create(stream=True)):
             step["types"].append(event.type)
             if event.type == "message_start":
                 step["id"], step["usage"][0] = event.message.id, event.message.usage.input_tokens
@@ -260,7 +275,7 @@ class Messages(Talk):
 
     async def helper(self):
         types = []
-        async with opened(self.client.messages.stream(**self.arguments())) as stream:
+        async with opened(self.endpoint().stream(**self.arguments())) as stream:
             async for event in each(stream):
                 types.append(event.type)
             return self.step(await done(stream.get_final_message()), types)
@@ -269,15 +284,16 @@ class Messages(Talk):
 DIALECTS = {"chat": Chat, "completions": Completions, "responses": Responses, "messages": Messages}
 
 
-def main(url, key, model, dialect, mode, awaited, questions, agent):
-    options = {"api_key": key, "max_retries": 0, "default_headers": {"x-agl-agent": agent}}
+def connect(url, key, dialect, awaited, agent, **more):
+    options = {"api_key": key, "max_retries": 0, "default_headers": {"x-agl-agent": agent}, **more}
     if dialect == "messages":
-        client = (anthropic.AsyncAnthropic if awaited else anthropic.Anthropic)(base_url=url, **options)
-    else:
-        client = (openai.AsyncOpenAI if awaited else openai.OpenAI)(base_url=url + "/v1", **options)
+        return (anthropic.AsyncAnthropic if awaited else anthropic.Anthropic)(base_url=url, **options)
+    return (openai.AsyncOpenAI if awaited else openai.OpenAI)(base_url=url + "/v1", **options)
 
+
+def main(url, key, model, dialect, mode, awaited, questions, agent):
     async def run():
-        async with opened(client):
+        async with opened(connect(url, key, dialect, awaited, agent)) as client:
             talk = DIALECTS[dialect](client, model, mode)
             for question in questions:
                 await talk.turn(question)

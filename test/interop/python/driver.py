@@ -19,7 +19,7 @@ import socketserver
 import sys
 import traceback
 
-PROGRAMS = ["calls", "running", "training", "exporting", "reading", "proxying", "conversing"]
+PROGRAMS = ["calls", "running", "training", "exporting", "reading", "proxying", "conversing", "breaking"]
 
 
 class Call(socketserver.StreamRequestHandler):
