@@ -27,6 +27,8 @@ type Call struct {
 	// Images are the addresses of the images in the prompt, in order.
 	Images []string
 
+	// Agent is the agent that made the call, empty when nobody named it.
+	Agent        string
 	FinishReason string
 	Model        string
 	Version      int64 // of the weights
@@ -50,18 +52,18 @@ func (c *Call) Usable() bool { return c.Problem == "" }
 // A reward belongs to the last call before it, by sequence id, that has none
 // yet. An error means that a span carries a reward that cannot be read.
 func Calls(spans []agl.Span) ([]Call, error) {
-	ordered := bySequence(spans)
-	var calls []Call
-	for _, s := range callSpans(ordered) {
-		calls = append(calls, newCall(s))
-	}
-	err := assignRewards(ordered, len(calls),
-		func(i int) int64 { return calls[i].SequenceID },
-		func(i int) **float64 { return &calls[i].Reward })
-	if err != nil {
-		return nil, err
-	}
-	return calls, nil
+	var r Recording
+	r.Add(spans...)
+	return r.Calls()
+}
+
+// Final returns the reward of the attempt: that of the last span, by sequence
+// id, that carries one; nil when none does.
+func Final(spans []agl.Span) (*float64, error) {
+	var r Recording
+	r.Add(spans...)
+	final := r.final()
+	return final.value, final.err
 }
 
 // assignRewards gives each reward to the last of n calls before it, by sequence
@@ -72,79 +74,25 @@ func assignRewards(ordered []*agl.Span, n int, sequence func(i int) int64, rewar
 		if err != nil {
 			return err
 		}
-		if value == nil {
-			continue
-		}
-		for i := n - 1; i >= 0; i-- {
-			if r := reward(i); *r == nil && sequence(i) < s.SequenceID {
-				*r = value
-				break
-			}
+		if value != nil {
+			assign(s.SequenceID, value, n, sequence, reward)
 		}
 	}
 	return nil
 }
 
-// Final returns the reward of the attempt: that of the last span, by sequence
-// id, that carries one; nil when none does.
-func Final(spans []agl.Span) (*float64, error) {
-	ordered := bySequence(spans)
-	for _, s := range slices.Backward(ordered) {
-		value, err := agl.RewardValue(s)
-		if err != nil || value != nil {
-			return value, err
+func assign(at int64, value *float64, n int, sequence func(i int) int64, reward func(i int) **float64) {
+	for i := n - 1; i >= 0; i-- {
+		if r := reward(i); *r == nil && sequence(i) < at {
+			*r = value
+			return
 		}
 	}
-	return nil, nil
-}
-
-func bySequence(spans []agl.Span) []*agl.Span {
-	out := make([]*agl.Span, len(spans))
-	for i := range spans {
-		out[i] = &spans[i]
-	}
-	slices.SortStableFunc(out, func(a, b *agl.Span) int { return cmp.Compare(a.SequenceID, b.SequenceID) })
-	return out
-}
-
-// callSpans returns the spans of model calls, one for each call.
-func callSpans(spans []*agl.Span) []*agl.Span {
-	proxied := map[string]bool{} // response ids of the calls that the proxy recorded
-	for _, s := range spans {
-		if s.Name == semconv.SpanModelCall && fromProxy(s) {
-			if id, ok := s.Attributes.String(semconv.GenAIResponseID); ok {
-				proxied[id] = true
-			}
-		}
-	}
-	seen := map[string]bool{}
-	var out []*agl.Span
-	for _, s := range spans {
-		if s.Name != semconv.SpanModelCall {
-			continue
-		}
-		id, hasID := s.Attributes.String(semconv.GenAIResponseID)
-		if hasID && !fromProxy(s) {
-			if proxied[id] || seen[id] {
-				continue
-			}
-			seen[id] = true
-		}
-		out = append(out, s)
-	}
-	return out
-}
-
-// fromProxy reports whether the proxy recorded the span. It saw the bytes of
-// the answer, and two calls are two to it even if a backend repeats its ids.
-func fromProxy(s *agl.Span) bool {
-	_, ok := s.Attributes.Get(semconv.CallBackend)
-	return ok
 }
 
 func newCall(s *agl.Span) Call {
 	c := Call{SpanID: s.SpanID, SequenceID: s.SequenceID}
-	c.ResponseID, _ = s.Attributes.String(semconv.GenAIResponseID)
+	c.ResponseID, _ = responseID(s)
 	c.FinishReason, _ = s.Attributes.String(semconv.CompletionKey(0, "finish_reason"))
 	if c.Model, _ = s.Attributes.String(semconv.GenAIRequestModel); c.Model == "" {
 		c.Model, _ = s.Attributes.String(semconv.GenAIResponseModel)
@@ -152,8 +100,13 @@ func newCall(s *agl.Span) Call {
 	if v, ok := s.Attributes.Get(semconv.CallVersion); ok {
 		c.Version, _ = v.(int64)
 	}
-	prompt, hasPrompt := s.Attributes.Ints(semconv.PromptTokenIDs)
-	response, hasResponse := s.Attributes.Ints(semconv.ResponseTokenIDs)
+	prompt, hasPrompt := firstInts(s, promptKeys)
+	response, hasResponse := firstInts(s, responseKeys)
+	if s.Name == spanRawRequest || s.Name == spanRequest {
+		c.ResponseID = proxyRequestID(s)
+		prompt, response = proxyTokenIDs(s)
+		hasPrompt, hasResponse = len(prompt) > 0, len(response) > 0
+	}
 	var ok1, ok2 bool
 	c.PromptIDs, ok1 = narrow(prompt)
 	c.ResponseIDs, ok2 = narrow(response)
@@ -212,6 +165,16 @@ func promptImages(s *agl.Span) []string {
 		urls = append(urls, c.urls...)
 	}
 	return urls
+}
+
+// firstInts returns the first list of integers under one of the keys.
+func firstInts(s *agl.Span, keys []string) ([]int64, bool) {
+	for _, key := range keys {
+		if ids, ok := s.Attributes.Ints(key); ok {
+			return ids, true
+		}
+	}
+	return nil, false
 }
 
 func narrow(ids []int64) ([]int32, bool) {

@@ -7,6 +7,7 @@ import "strconv"
 const (
 	GenAISystem          = "gen_ai.system"
 	GenAIOperation       = "gen_ai.operation.name"
+	GenAIAgentName       = "gen_ai.agent.name"
 	GenAIRequestType     = "gen_ai.request.type"
 	GenAIRequestModel    = "gen_ai.request.model"
 	GenAIStreaming       = "gen_ai.request.streaming"

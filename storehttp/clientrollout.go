@@ -153,6 +153,13 @@ func (c *Client) Rollout(ctx context.Context, rolloutID string) (agl.AttemptedRo
 // QueryRollouts implements [store.RolloutStore].
 func (c *Client) QueryRollouts(ctx context.Context, q store.RolloutQuery) (store.Page[agl.AttemptedRollout], error) {
 	b := newBody()
+	b.rolloutFilters(&q)
+	b.paging(q.Paging)
+	return queryPage[agl.AttemptedRollout](ctx, c, "/rollouts/search", b)
+}
+
+// rolloutFilters writes which rollouts are asked for.
+func (b *bodyWriter) rolloutFilters(q *store.RolloutQuery) {
 	if q.StatusIn != nil {
 		words(b, "status_in", q.StatusIn)
 	}
@@ -160,8 +167,6 @@ func (c *Client) QueryRollouts(ctx context.Context, q store.RolloutQuery) (store
 		words(b, "rollout_id_in", q.RolloutIDIn)
 	}
 	b.filter("rollout_id_contains", q.RolloutIDContains)
-	b.paging(q.Paging)
-	return queryPage[agl.AttemptedRollout](ctx, c, "/rollouts/search", b)
 }
 
 // UpdateRollout implements [store.RolloutStore].

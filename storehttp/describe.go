@@ -19,9 +19,10 @@ type Route struct {
 
 // Parameters that several routes take.
 const (
-	pagingQuery = "limit=:integer offset=:integer sort_by=:string sort_order=:SortOrder"
-	logicQuery  = " filter_logic=:FilterLogic"
-	spanQuery   = "rollout_id:string attempt_id=:string trace_id=:string trace_id_contains=:string span_id=:string " +
+	pagingQuery  = "limit=:integer offset=:integer sort_by=:string sort_order=:SortOrder"
+	logicQuery   = " filter_logic=:FilterLogic"
+	explainQuery = "joining=:Joining agent=:string logprobs=:LogprobsNeed prompt_limit=:integer response_limit=:integer total_limit=:integer"
+	spanQuery    = "rollout_id:string attempt_id=:string trace_id=:string trace_id_contains=:string span_id=:string " +
 		"span_id_contains=:string parent_id=:string parent_id_contains=:string name=:string name_contains=:string "
 )
 
@@ -36,13 +37,15 @@ func descriptions() map[string]Route {
 		"POST queues/rollouts/dequeue": {Summary: "Claim rollouts, first in, first out; Prefer: wait=SECONDS waits for work", In: "DequeueRequest?", Out: "[]AttemptedRollout", Status: ok},
 		"POST queues/rollouts/release": {Summary: "Undo claims as if they had never been made", In: "ReleaseRequest", Out: "object", Status: ok},
 
-		"POST rollouts":              {Summary: "Start a rollout that is never queued, with its first attempt", In: "StartRequest", Out: "AttemptedRollout", Status: created},
-		"GET rollouts":               {Summary: "List rollouts", Query: "status_in=:[]RolloutStatus rollout_id_in=:[]string rollout_id_contains=:string " + pagingQuery + logicQuery, Out: "RolloutPage", Status: ok},
-		"POST rollouts/search":       {Summary: "List rollouts", In: "RolloutSearch", Out: "RolloutPage", Status: ok},
-		"GET rollouts/{rollout_id}":  {Summary: "Get a rollout with its latest attempt; null when it does not exist", Out: "AttemptedRollout?", Status: ok},
-		"POST rollouts/{rollout_id}": {Summary: "Change the members of a rollout that are given", In: "RolloutUpdate", Out: "Rollout", Status: ok},
-		"POST waits/rollouts":        {Summary: "Wait until all of the rollouts are finished", In: "WaitRequest", Out: "[]Rollout", Status: ok},
-		"POST waits/count":           {Summary: "Wait until a count, or a share, of the rollouts is finished", In: "WaitForCountRequest", Out: "[]Rollout", Status: ok},
+		"POST rollouts":                     {Summary: "Start a rollout that is never queued, with its first attempt", In: "StartRequest", Out: "AttemptedRollout", Status: created},
+		"GET rollouts":                      {Summary: "List rollouts", Query: "status_in=:[]RolloutStatus rollout_id_in=:[]string rollout_id_contains=:string " + pagingQuery + logicQuery, Out: "RolloutPage", Status: ok},
+		"POST rollouts/search":              {Summary: "List rollouts", In: "RolloutSearch", Out: "RolloutPage", Status: ok},
+		"GET rollouts/{rollout_id}":         {Summary: "Get a rollout with its latest attempt; null when it does not exist", Out: "AttemptedRollout?", Status: ok},
+		"POST rollouts/{rollout_id}":        {Summary: "Change the members of a rollout that are given", In: "RolloutUpdate", Out: "Rollout", Status: ok},
+		"POST rollouts/explain":             {Summary: "Say of each rollout whether its model calls are trained on and why not, with sums", In: "ExplainRequest", Out: "ExplanationPage", Status: ok},
+		"GET rollouts/{rollout_id}/explain": {Summary: "Say of each model call of a rollout whether it is trained on and why not", Query: explainQuery, Out: "Explanation", Status: ok},
+		"POST waits/rollouts":               {Summary: "Wait until all of the rollouts are finished", In: "WaitRequest", Out: "[]Rollout", Status: ok},
+		"POST waits/count":                  {Summary: "Wait until a count, or a share, of the rollouts is finished", In: "WaitForCountRequest", Out: "[]Rollout", Status: ok},
 
 		"POST rollouts/{rollout_id}/attempts":                    {Summary: "Start the next attempt of a rollout", In: "StartAttemptRequest?", Out: "AttemptedRollout", Status: created},
 		"GET rollouts/{rollout_id}/attempts":                     {Summary: "List the attempts of a rollout", Query: pagingQuery, Out: "AttemptPage", Status: ok},

@@ -29,6 +29,9 @@ type Config struct {
 	// KeyLifetime is how long the answer of a request with an Idempotency-Key
 	// is kept; 0 means ten minutes.
 	KeyLifetime time.Duration
+	// PublicURL is the address of the server as agents reach it, which answers
+	// name; empty takes that of the request.
+	PublicURL string
 	// Tokens signs what is issued for attempts; nil issues tokens that open
 	// nothing, for a server that asks for none.
 	Tokens TokenSigner

@@ -32,14 +32,7 @@ func (h *handler) listRollouts(c *call) answer { return h.searchRollouts(c) }
 
 func (h *handler) searchRollouts(c *call) answer {
 	return h.search(c, []string{"status_in", "rollout_id_in"}, func(o object) func() answer {
-		var q store.RolloutQuery
-		if v, given := o.given("status_in"); given {
-			q.StatusIn = literals(v, agl.RolloutStatuses())
-		}
-		if v, given := o.given("rollout_id_in"); given {
-			q.RolloutIDIn = v.strings()
-		}
-		q.RolloutIDContains = o.stringOrNull("rollout_id_contains")
+		q := o.rolloutFilters()
 		p := o.page("")
 		q.Paging, q.Any = p.Paging, o.any()
 		return func() answer {
@@ -53,6 +46,19 @@ func (h *handler) searchRollouts(c *call) answer {
 			return ok(appendPage(p, found, appendAttempted))
 		}
 	})
+}
+
+// rolloutFilters reads which rollouts are asked for.
+func (o object) rolloutFilters() store.RolloutQuery {
+	var q store.RolloutQuery
+	if v, given := o.given("status_in"); given {
+		q.StatusIn = literals(v, agl.RolloutStatuses())
+	}
+	if v, given := o.given("rollout_id_in"); given {
+		q.RolloutIDIn = v.strings()
+	}
+	q.RolloutIDContains = o.stringOrNull("rollout_id_contains")
+	return q
 }
 
 func (h *handler) rollout(c *call) answer {

@@ -33,6 +33,8 @@ func routes() []route {
 		{method: post, pattern: "rollouts", serve: (*handler).startRollout},
 		{method: get, pattern: "rollouts", serve: (*handler).listRollouts},
 		{method: post, pattern: "rollouts/search", serve: (*handler).searchRollouts},
+		{method: post, pattern: "rollouts/explain", serve: (*handler).explainRollouts},
+		{method: get, pattern: "rollouts/{rollout_id}/explain", serve: (*handler).explainRollout},
 		{method: get, pattern: "rollouts/{rollout_id}", serve: (*handler).rollout},
 		{method: post, pattern: "rollouts/{rollout_id}", serve: (*handler).updateRollout},
 		{method: post, pattern: "waits/rollouts", serve: (*handler).waitForRollouts},

@@ -79,6 +79,7 @@ var rules = []rule{
 	{"storehttp", "the store protocol over HTTP: handler, client, bodies, errors, retries", reasons{
 		root:               words,
 		"store":            "serves one store and is another",
+		"adapter":          "explains what training makes of rollouts",
 		"internal/jsonx":   wire,
 		"golang.org/x/sys": "asks Linux whether a peer read its answer",
 	}},
@@ -204,6 +205,7 @@ var rules = []rule{
 	}},
 	{"internal/daemon", "the assembled server", reasons{
 		root:                                  words,
+		"adapter":                             "describes the words of its explanations",
 		"dashboard":                           assembly,
 		"gateway":                             assembly,
 		"internal/access":                     "guards every protocol",

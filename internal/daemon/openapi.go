@@ -4,6 +4,7 @@ import (
 	"net/http"
 
 	agl "agentlightning"
+	"agentlightning/adapter"
 	"agentlightning/internal/openapi"
 	"agentlightning/storehttp"
 )
@@ -80,7 +81,8 @@ func schemas() map[string]openapi.Schema {
 		enqueue = "input:any mode=:Mode? resources_id=:string? config=:RolloutConfig? metadata=:object?"
 		rollout = "rollout_id:string input:any start_time:number end_time:number? mode:Mode? resources_id:string? " +
 			"status:RolloutStatus config:RolloutConfig metadata:object?"
-		model = "endpoint:string model:string api_key=:string? sampling_parameters=:object"
+		explain = "joining=:Joining agent=:string logprobs=:LogprobsNeed prompt_limit=:integer response_limit=:integer total_limit=:integer"
+		model   = "endpoint:string model:string api_key=:string? sampling_parameters=:object"
 	)
 	return map[string]openapi.Schema{
 		"RolloutStatus": openapi.Enum(agl.RolloutStatuses()...),
@@ -103,9 +105,25 @@ func schemas() map[string]openapi.Schema {
 		"AttemptedRollout": openapi.Object(rollout + " attempt=:Attempt"),
 		"Attempt": openapi.Object("rollout_id:string attempt_id:string sequence_id:integer start_time:number end_time:number? " +
 			"status:AttemptStatus worker_id:string? last_heartbeat_time:number? metadata:object?"),
-		"RolloutPage":         openapi.Page("AttemptedRollout"),
-		"AttemptPage":         openapi.Page("Attempt"),
-		"RolloutSearch":       openapi.Object("status_in=:[]RolloutStatus? rollout_id_in=:[]string? rollout_id_contains=:string?" + paging + logic),
+		"RolloutPage":    openapi.Page("AttemptedRollout"),
+		"AttemptPage":    openapi.Page("Attempt"),
+		"RolloutSearch":  openapi.Object("status_in=:[]RolloutStatus? rollout_id_in=:[]string? rollout_id_contains=:string?" + paging + logic),
+		"ExplainRequest": openapi.Object("status_in=:[]RolloutStatus? rollout_id_in=:[]string? rollout_id_contains=:string? calls=:boolean " + explain + paging + logic),
+		"Joining":        openapi.Enum("lineages", "linear", "separate"),
+		"LogprobsNeed":   openapi.Enum("required", "optional"),
+		"Explanation": openapi.Object("rollout_id:string status:RolloutStatus mode=:Mode models:[]HandedModel attempts:[]ExplainedAttempt " +
+			"sums:ExplanationSums advice:[]string"),
+		"ExplanationPage": openapi.Object("items:[]Explanation sums:ExplanationSums limit:integer offset:integer total:integer"),
+		"HandedModel":     openapi.Object("name:string kind:ModelKind url:string model:string"),
+		"ExplainedAttempt": openapi.Object("attempt_id:string sequence_id:integer status:AttemptStatus reason=:string detail=:string reward:number? " +
+			"reward_span=:string rewards:integer spans:integer rows:integer tokens:integer calls:[]ExplainedCall"),
+		"ExplainedCall": openapi.Object("span_id:string sequence_id:integer response_id=:string source:string agent=:string model=:string version:integer " +
+			"finish_reason=:string prompt_tokens:integer response_tokens:integer logprobs:boolean reward:number? used:boolean reason=:string detail=:string " +
+			"row:integer? mismatch=:ExplainedMismatch"),
+		"ExplainedMismatch": openapi.Object("with_span_id:string with_sequence_id:integer position:integer want:integer got:integer where:MismatchPlace"),
+		"MismatchPlace":     openapi.Enum(adapter.InPrompt, adapter.InAnswer, adapter.InContext, adapter.AtEnd, adapter.InImages),
+		"ExplanationSums": openapi.Object("rollouts:integer rollouts_used:integer rollouts_without_calls:integer attempts:integer calls:integer " +
+			"calls_used:integer rows:integer tokens:integer mismatches:integer reasons:object attempt_reasons:object"),
 		"EnqueueRollout":      openapi.Object(enqueue),
 		"EnqueueRequest":      openapi.Object("rollouts:[]EnqueueRollout"),
 		"DequeueRequest":      openapi.Object("limit=:integer worker_id=:string?"),
