@@ -53,17 +53,19 @@ func (c Config) withDefaults() Config {
 // handler serves the store protocol. It answers every request it gets: paths
 // that are not of the protocol are 404, or 405 when the method is not GET.
 type handler struct {
-	store  store.Store
-	config Config
-	routes []route
-	keys   *keyring
-	turns  turns
+	store   store.Store
+	spans   store.EncodedSpans // of store
+	config  Config
+	routes  []route
+	keys    *keyring
+	turns   turns
+	buffers buffers
 }
 
 // NewHandler returns the protocol's handler over a store, which stays the caller's to close.
 func NewHandler(s store.Store, config Config) http.Handler {
 	config = config.withDefaults()
-	h := &handler{store: s, config: config, routes: routes(), keys: newKeyring(config.KeyLifetime)}
+	h := &handler{store: s, spans: store.Encoded(s), config: config, routes: routes(), keys: newKeyring(config.KeyLifetime)}
 	return CORS(config.CORSOrigins, h)
 }
 

@@ -53,27 +53,41 @@ var bodyPlace = &place{name: "body"}
 // body reads the JSON body. Without one, ok is false: a problem was reported
 // when the body is required, and an optional one is simply not there.
 func (c *call) body(limit int64, required bool) (v value, ok bool, err error) {
-	raw, err := readAll(http.MaxBytesReader(nil, c.Body, limit), c.ContentLength)
-	c.raw = raw
+	raw, err := c.read(limit, nil)
 	if err != nil {
-		if tooLarge := (*http.MaxBytesError)(nil); errors.As(err, &tooLarge) {
-			return v, false, tooLargeBody(tooLarge.Limit)
-		}
-		if errors.Is(err, os.ErrDeadlineExceeded) {
-			return v, false, os.ErrDeadlineExceeded
-		}
-		return v, false, errDisconnected
+		return v, false, err
 	}
-	raw = bytes.TrimPrefix(raw, []byte("\xef\xbb\xbf"))
+	return c.parse(raw, required)
+}
+
+// read reads the text of the body, into a buffer if one is given.
+func (c *call) read(limit int64, into []byte) ([]byte, error) {
+	var err error
+	c.raw, err = readAll(c.Body, c.ContentLength, limit, into)
+	switch tooLarge := (*http.MaxBytesError)(nil); {
+	case err == nil:
+	case errors.As(err, &tooLarge):
+		return nil, tooLargeBody(tooLarge.Limit)
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return nil, os.ErrDeadlineExceeded
+	default:
+		return nil, errDisconnected
+	}
+	raw := bytes.TrimPrefix(c.raw, []byte("\xef\xbb\xbf"))
+	if !utf8.Valid(raw) {
+		return nil, &refusal{http.StatusBadRequest, "There was an error parsing the body"}
+	}
+	return raw, nil
+}
+
+// parse makes a value of the text of the body, as [call.body] does.
+func (c *call) parse(raw []byte, required bool) (v value, ok bool, err error) {
 	v = value{form: &c.form, at: bodyPlace}
 	if len(raw) == 0 {
 		if required {
 			c.form.report("missing", bodyPlace, "Field required", nil)
 		}
 		return v, false, nil
-	}
-	if !utf8.Valid(raw) {
-		return v, false, &refusal{http.StatusBadRequest, "There was an error parsing the body"}
 	}
 	if !isJSON(c.Header.Get("Content-Type")) {
 		v.raw = jsonx.AppendString(nil, string(raw))
@@ -96,14 +110,23 @@ func tooLargeBody(limit int64) error {
 }
 
 // readAll reads a body of the length that its header announces, if it does.
-func readAll(r io.Reader, announced int64) ([]byte, error) {
+func readAll(r io.Reader, announced, limit int64, into []byte) ([]byte, error) {
 	const most = 1 << 20 // of what a header is believed
-	var b bytes.Buffer
-	if announced > 0 {
-		b.Grow(int(min(announced, most)) + bytes.MinRead)
+	switch {
+	case announced > limit:
+		return nil, &http.MaxBytesError{Limit: limit}
+	case announced < 0 || announced > most:
+		b := bytes.NewBuffer(into[:0])
+		_, err := b.ReadFrom(http.MaxBytesReader(nil, io.NopCloser(r), limit))
+		return b.Bytes(), err
 	}
-	_, err := b.ReadFrom(r)
-	return b.Bytes(), err
+	// One byte more, so that the end is seen, which the server waits for.
+	b := slices.Grow(into[:0], int(announced)+1)[:announced+1]
+	n, err := io.ReadFull(r, b)
+	if n == int(announced) && (errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF)) {
+		err = nil
+	}
+	return b[:n], err
 }
 
 func (c *call) malformed(err error) {

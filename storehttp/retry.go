@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"math/rand/v2"
 	"net/http"
 	"strconv"
@@ -186,7 +187,7 @@ func (c *Client) try(ctx context.Context, r *request) (*reply, error) {
 		return nil, fmt.Errorf("cannot reach the server: %w", err)
 	}
 	defer func() { _ = resp.Body.Close() }()
-	answer, err := readAll(resp.Body, resp.ContentLength)
+	answer, err := readAll(resp.Body, resp.ContentLength, math.MaxInt64, nil)
 	if err != nil {
 		return nil, fmt.Errorf("the answer of %s %s broke off: %w", r.method, req.URL, err)
 	}

@@ -4,26 +4,37 @@ import (
 	"context"
 	"strconv"
 
-	agl "agentlightning"
 	"agentlightning/store"
 )
 
-func appendSpan(s *agl.Span, dst []byte) []byte { return s.AppendJSON(dst) }
+func appendSpan(s *store.SpanJSON, dst []byte) []byte { return s.AppendJSON(dst) }
 
 func (h *handler) addSpan(c *call) answer {
-	v, given, err := c.body(h.config.MaxBody, true)
+	buffer := h.buffers.get()
+	defer h.buffers.put(buffer)
+	text, err := c.read(h.config.MaxBody, *buffer)
 	if err != nil {
 		return failed(err)
 	}
-	var span agl.Span
-	if given {
-		span = spanReader{}.span(v)
+	*buffer = c.raw // which may have grown
+	span, ok := store.EncodedSpan{}, false
+	if isJSON(c.Header.Get("Content-Type")) {
+		span, ok = encodeSpan(text)
 	}
-	if !c.valid() {
-		return c.invalid()
+	if !ok {
+		v, given, err := c.parse(text, true)
+		if err != nil {
+			return failed(err)
+		}
+		if given {
+			span = v.encodedSpan()
+		}
+		if !c.valid() {
+			return c.invalid()
+		}
 	}
 	return h.once(c, func(ctx context.Context) answer {
-		added, err := h.store.AddSpans(ctx, []agl.Span{span})
+		added, err := h.spans.AddEncodedSpans(ctx, []store.EncodedSpan{span})
 		switch {
 		case err != nil:
 			return failed(err)
@@ -32,8 +43,17 @@ func (h *handler) addSpan(c *call) answer {
 		case !added[0].Stored:
 			return created([]byte("null"))
 		}
-		return created(added[0].Span.AppendJSON(make([]byte, 0, len(c.raw)+len(c.raw)/8)))
+		return created(span.JSON.Wire())
 	})
+}
+
+// encodedSpan reads a span, the quick way if it can be.
+func (v value) encodedSpan() store.EncodedSpan {
+	if span, ok := encodeSpan(v.raw); ok {
+		return span
+	}
+	span := spanReader{}.span(v)
+	return store.EncodeSpan(&span)
 }
 
 // addSpans stores many spans in one request. The answer has an entry for each:
@@ -43,21 +63,21 @@ func (h *handler) addSpans(c *call) answer {
 	if refused != nil {
 		return *refused
 	}
-	var spans []agl.Span
+	var spans []store.EncodedSpan
 	if v, given := o.need("spans"); given {
 		for _, e := range v.elements() {
-			spans = append(spans, spanReader{}.span(e))
+			spans = append(spans, e.encodedSpan())
 		}
 	}
 	if !c.valid() {
 		return c.invalid()
 	}
 	return h.once(c, func(ctx context.Context) answer {
-		added, err := h.store.AddSpans(ctx, spans)
+		added, err := h.spans.AddEncodedSpans(ctx, spans)
 		if err != nil {
 			return failed(err)
 		}
-		return created(appendItems(nil, added, func(a *store.AddedSpan, dst []byte) []byte {
+		return created(appendItems(nil, added, func(a *store.SpanOutcome, dst []byte) []byte {
 			dst = append(dst, `{"stored":`...)
 			dst = strconv.AppendBool(dst, a.Stored && a.Err == nil)
 			if a.Err != nil {
@@ -89,7 +109,7 @@ func (h *handler) searchSpans(c *call) answer {
 			if err := p.check(spanFields); err != nil {
 				return failed(err)
 			}
-			found, err := h.store.QuerySpans(c.Context(), q)
+			found, err := h.spans.QueryEncodedSpans(c.Context(), q)
 			if err != nil {
 				return failed(err)
 			}

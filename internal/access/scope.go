@@ -28,38 +28,56 @@ func Permit(ctx context.Context, at store.Attempted) error {
 
 // Scoped returns a store whose spans obey [Permit]. Whoever serves it must not
 // let limited callers at its other methods.
-func Scoped(s store.Store) store.Store { return scoped{s} }
+func Scoped(s store.Store) store.Store { return scoped{s, store.Encoded(s)} }
 
-type scoped struct{ store.Store }
+type scoped struct {
+	store.Store
+	encoded store.EncodedSpans
+}
+
+var _ store.EncodedSpans = scoped{}
 
 // AddSpans refuses the spans of other attempts and stores the rest.
 func (s scoped) AddSpans(ctx context.Context, spans []agl.Span) ([]store.AddedSpan, error) {
+	return addOwn(ctx, spans, s.Store.AddSpans,
+		func(span *agl.Span) store.Attempted {
+			return store.Attempted{RolloutID: span.RolloutID, AttemptID: span.AttemptID}
+		},
+		func(span *agl.Span, err error) store.AddedSpan { return store.AddedSpan{Span: *span, Err: err} })
+}
+
+// AddEncodedSpans is [scoped.AddSpans] for encoded ones.
+func (s scoped) AddEncodedSpans(ctx context.Context, spans []store.EncodedSpan) ([]store.SpanOutcome, error) {
+	return addOwn(ctx, spans, s.encoded.AddEncodedSpans,
+		func(span *store.EncodedSpan) store.Attempted {
+			return store.Attempted{RolloutID: span.RolloutID, AttemptID: span.AttemptID}
+		},
+		func(_ *store.EncodedSpan, err error) store.SpanOutcome { return store.SpanOutcome{Err: err} })
+}
+
+// addOwn adds the spans that the caller may add and refuses the others.
+func addOwn[S, O any](ctx context.Context, spans []S, add func(context.Context, []S) ([]O, error),
+	attemptOf func(*S) store.Attempted, refuse func(*S, error) O,
+) ([]O, error) {
 	if _, limited := ctx.Value(scopeKey{}).(store.Attempted); !limited {
-		return s.Store.AddSpans(ctx, spans)
+		return add(ctx, spans)
 	}
-	refused := map[int]error{}
+	out := make([]O, len(spans))
+	var own []S
+	var places []int
 	for i := range spans {
-		if err := Permit(ctx, store.Attempted{RolloutID: spans[i].RolloutID, AttemptID: spans[i].AttemptID}); err != nil {
-			refused[i] = err
+		if err := Permit(ctx, attemptOf(&spans[i])); err != nil {
+			out[i] = refuse(&spans[i], err)
+			continue
 		}
+		own, places = append(own, spans[i]), append(places, i)
 	}
-	var own []agl.Span
-	for i := range spans {
-		if refused[i] == nil {
-			own = append(own, spans[i])
-		}
-	}
-	added, err := s.Store.AddSpans(ctx, own)
+	added, err := add(ctx, own)
 	if err != nil {
 		return nil, err
 	}
-	out := make([]store.AddedSpan, len(spans))
-	for i := range spans {
-		if refused[i] != nil {
-			out[i] = store.AddedSpan{Span: spans[i], Err: refused[i]}
-			continue
-		}
-		out[i], added = added[0], added[1:]
+	for n, i := range places {
+		out[i] = added[n]
 	}
 	return out, nil
 }
@@ -76,12 +94,24 @@ func (s scoped) NextSequenceIDs(ctx context.Context, attempts []store.Attempted)
 
 // QuerySpans answers questions about the caller's own attempt only.
 func (s scoped) QuerySpans(ctx context.Context, q store.SpanQuery) (store.Page[agl.Span], error) {
+	if err := permitQuery(ctx, &q); err != nil {
+		return store.Page[agl.Span]{}, err
+	}
+	return s.Store.QuerySpans(ctx, q)
+}
+
+// QueryEncodedSpans is [scoped.QuerySpans] for encoded ones.
+func (s scoped) QueryEncodedSpans(ctx context.Context, q store.SpanQuery) (store.Page[store.SpanJSON], error) {
+	if err := permitQuery(ctx, &q); err != nil {
+		return store.Page[store.SpanJSON]{}, err
+	}
+	return s.encoded.QueryEncodedSpans(ctx, q)
+}
+
+func permitQuery(ctx context.Context, q *store.SpanQuery) error {
 	at := store.Attempted{RolloutID: q.RolloutID}
 	if q.AttemptID != nil {
 		at.AttemptID = *q.AttemptID
 	}
-	if err := Permit(ctx, at); err != nil {
-		return store.Page[agl.Span]{}, err
-	}
-	return s.Store.QuerySpans(ctx, q)
+	return Permit(ctx, at)
 }

@@ -46,7 +46,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 			return nil, errors.Join(fmt.Errorf("metrics of the queue: %w", err), proxy.Close())
 		}
 	}
-	shared := watched{kept, proxy}
+	shared := watched{kept, kept, proxy}
 	api := storehttp.NewHandler(access.Scoped(shared), storehttp.Config{Logger: c.Log("store"), Tokens: signer})
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
 	traces := otlp.NewHandler(kept, exports)
@@ -87,6 +87,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 // watched is a store whose proxy learns of new model backends at once.
 type watched struct {
 	store.Store
+	store.EncodedSpans
 	proxy *llmproxy.Proxy
 }
 

@@ -71,6 +71,20 @@ func AppendFloat(dst []byte, f float64) []byte {
 	return append(dst, '.', '0')
 }
 
+// AppendToken appends f as Python's JSON does, which has words for NaN and the
+// infinities, and otherwise as [AppendFloat].
+func AppendToken(dst []byte, f float64) []byte {
+	switch {
+	case math.IsNaN(f):
+		return append(dst, "NaN"...)
+	case math.IsInf(f, 1):
+		return append(dst, "Infinity"...)
+	case math.IsInf(f, -1):
+		return append(dst, "-Infinity"...)
+	}
+	return AppendFloat(dst, f)
+}
+
 // AppendOptional appends *f as [AppendFloat] does, or null.
 func AppendOptional(dst []byte, f *float64) []byte {
 	if f == nil {
@@ -128,6 +142,9 @@ func appendNormal(dst []byte, src Raw, i int) ([]byte, int) {
 		return append(dst, ']'), i + 1
 	case '"':
 		end, _ := skipString(src, i)
+		if utf8.Valid(src[i:end]) {
+			return appendNormalString(dst, src[i:end]), end
+		}
 		return AppendString(dst, unescape(src[i+1:end-1])), end
 	}
 	end, _ := skipValue(src, i, 0)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"math"
+	"math/rand/v2"
 	"reflect"
 	"strconv"
 	"strings"
@@ -250,4 +251,78 @@ func decode(t *testing.T, src []byte) any {
 		t.Fatal(err)
 	}
 	return v
+}
+
+func TestWalk(t *testing.T) {
+	t.Parallel()
+	for src, want := range map[string]string{
+		`{}`:                             "",
+		` { "a" : 1 , "b":[ 2 ],"a":0} `: "a=1 b=[ 2 ] a=0 ",
+		`{"a":{"b":"}"}}`:                `a={"b":"}"} `,
+	} {
+		var got strings.Builder
+		ok := jsonx.Walk([]byte(src), func(name []byte, value jsonx.Raw) bool {
+			got.WriteString(string(name) + "=" + string(value) + " ")
+			return true
+		})
+		if !ok || got.String() != want {
+			t.Errorf("Walk(%s) = %q, %t, want %q", src, got.String(), ok, want)
+		}
+	}
+	for _, src := range []string{``, `[]`, `{`, `{"a"}`, `{"a":}`, `{"a":1`, `{"a":1,}`, `{"a":1}x`, `{"\u0061":1}`, `{a:1}`} {
+		if jsonx.Walk([]byte(src), func([]byte, jsonx.Raw) bool { return true }) {
+			t.Errorf("Walk(%s) = true, want false", src)
+		}
+	}
+	if jsonx.Walk([]byte(`{"a":1}`), func([]byte, jsonx.Raw) bool { return false }) {
+		t.Error("Walk is true although a member was refused")
+	}
+}
+
+// TestAppendPlain compares with AppendNormal, which takes the text apart.
+func TestAppendPlain(t *testing.T) {
+	t.Parallel()
+	for _, src := range []string{`""`, `"a"`, `"é"`, `"\n\r\t\b\f\"\\"`, `"\u00e9"`, `"\/"`, `"\ud83d\ude00"`, `"\ud800"`, `"a\\\u0041"`} {
+		got, ok := jsonx.AppendPlain([]byte("x"), []byte(src))
+		s, _ := jsonx.Text([]byte(src))
+		if want := "x" + string(jsonx.AppendString(nil, s)); !ok || string(got) != want {
+			t.Errorf("AppendPlain(%s) = %s, %t, want %s", src, got, ok, want)
+		}
+	}
+	for _, src := range []string{``, `"`, `1`, `"a`, `"a"x`, `"\x"`} {
+		if got, ok := jsonx.AppendPlain(nil, []byte(src)); ok {
+			t.Errorf("AppendPlain(%s) = %s, want it refused", src, got)
+		}
+	}
+}
+
+func TestSpellings(t *testing.T) {
+	t.Parallel()
+	for src, want := range map[string]bool{
+		"0": true, "-1": true, "123456789012345678": true, "-0": false, "1234567890123456789": false, "1.0": false, "": false, "-": false,
+		"01": false,
+	} {
+		if got := jsonx.Integer([]byte(src)); got != want {
+			t.Errorf("Integer(%q) = %t, want %t", src, got, want)
+		}
+	}
+	for range 20_000 {
+		f := math.Round(rand.NormFloat64()*1e6) / math.Pow(10, float64(rand.IntN(20)))
+		src := strconv.FormatFloat(f, "fg"[rand.IntN(2)], rand.IntN(18)-1, 64)
+		parsed, err := strconv.ParseFloat(src, 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if spelled := string(jsonx.AppendFloat(nil, parsed)); jsonx.ShortFloat([]byte(src)) && spelled != src {
+			t.Errorf("ShortFloat(%s) = true, but it is written %s", src, spelled)
+		}
+	}
+	for src, want := range map[string]bool{
+		"1.5": true, "0.0": true, "-0.0": true, "-0.25": true, "0.0001": true, "100.0": true,
+		"1.50": false, "5": false, "0.00001": false, "1e5": false, "123456789.12345678": false, ".5": false, "5.": false, "NaN": false,
+	} {
+		if got := jsonx.ShortFloat([]byte(src)); got != want {
+			t.Errorf("ShortFloat(%q) = %t, want %t", src, got, want)
+		}
+	}
 }

@@ -18,7 +18,8 @@ import (
 //   - The function given to Update has no effects outside the transaction and
 //     may run again; waiters, metrics and logs fire after it returned.
 //   - Values handed in are not kept by reference and values handed out are the
-//     caller's.
+//     caller's, except for the JSON of spans: it may be kept and shared, and
+//     nobody changes it.
 //   - Lists without an order keep the order of insertion; changing an item does
 //     not move it. Queries filter, sort and page as the functions in query.go do.
 type Backend interface {
@@ -32,6 +33,8 @@ type Backend interface {
 // Reader reads one consistent state. Lookups of unknown keys return the zero
 // value and false, or leave the key out of the map.
 type Reader interface {
+	// Rollout returns a rollout with its latest attempt.
+	Rollout(id string) (agl.AttemptedRollout, bool, error)
 	Rollouts(ids []string) (map[string]agl.Rollout, error)
 	QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRollout], error)
 	// OpenRollouts returns rollouts that are preparing or running and have a
@@ -46,10 +49,10 @@ type Reader interface {
 	// LatestAttempts returns the attempt with the highest sequence id of each rollout.
 	LatestAttempts(rolloutIDs []string) (map[string]agl.Attempt, error)
 
-	// QuerySpans gets a query whose AttemptID is nil or an id, never "latest".
-	QuerySpans(q store.SpanQuery) (store.Page[agl.Span], error)
+	// QuerySpans gets a query whose AttemptID is nil, an id, or [agl.LatestAttempt].
+	QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error)
 	// LastSpan returns the span of a name that an attempt got last.
-	LastSpan(at store.Attempted, name string) (agl.Span, bool, error)
+	LastSpan(at store.Attempted, name string) (store.SpanJSON, bool, error)
 
 	// Completions returns up to limit ids of rollouts that ended, after so many
 	// entries of the log, and the length of the log.
@@ -97,9 +100,9 @@ type Tx interface {
 	DeleteAttempts(a []store.Attempted) error
 
 	// InsertSpans stores spans whose key is new and reports for each whether it was.
-	InsertSpans(s []agl.Span) ([]bool, error)
+	InsertSpans(s []store.EncodedSpan) ([]bool, error)
 	// UpdateSpan replaces the span with this key; its place stays.
-	UpdateSpan(s agl.Span) error
+	UpdateSpan(s store.EncodedSpan) error
 
 	// TakeSequenceIDs advances the counter of a rollout by n and returns where
 	// it stands then. A negative n gives numbers back that were not issued.

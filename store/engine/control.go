@@ -210,7 +210,7 @@ func (c *change) ensureAttempt(ro *agl.Rollout, id string) error {
 // DeleteRollout implements [store.ControlStore]. Calls that wait for the rollout
 // no longer do.
 func (s *Store) DeleteRollout(ctx context.Context, rolloutID string) error {
-	counters, err := s.countersFor(ctx, map[string]int64{rolloutID: 0})
+	counters, err := s.countersFor(ctx, []spanOwner{{id: rolloutID}})
 	if err != nil {
 		return err
 	}

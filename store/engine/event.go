@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
@@ -75,16 +76,18 @@ func (s *Store) AddEvent(ctx context.Context, event agl.Span) (agl.Span, error) 
 		return agl.Span{}, err
 	}
 	event.SequenceID = ids[0]
-	var out []store.AddedSpan
+	var out []store.SpanOutcome
+	var span agl.Span
 	err = s.update(ctx, func(c *change) error {
-		span := event
+		span = event
 		if span.AttemptID, err = c.resolveAttempt(event.RolloutID, event.AttemptID); err != nil {
 			return err
 		}
 		span.StartTime, span.EndTime = new(c.now), new(c.now)
-		out = []store.AddedSpan{{Span: span}}
-		groups, highest := groupSpans([]agl.Span{span})
-		return c.addSpans(groups, highest, out)
+		out = make([]store.SpanOutcome, 1)
+		encoded := []store.EncodedSpan{store.EncodeSpan(&span)}
+		groups, owners := groupSpans(encoded)
+		return c.addSpans(encoded, groups, owners, out)
 	})
 	if err == nil {
 		err = out[0].Err
@@ -92,32 +95,39 @@ func (s *Store) AddEvent(ctx context.Context, event agl.Span) (agl.Span, error) 
 	if err != nil {
 		return agl.Span{}, err
 	}
-	return out[0].Span, nil
+	return span, nil
 }
 
 // supersede drops the expert routes of the model call before a new one when the
 // prompt of the new one goes on from it: those of the last call of a trajectory
 // cover all of it, and they are large. Nothing else of a span ever changes.
-func (c *change) supersede(s *agl.Span) error {
-	if s.Name != semconv.SpanModelCall {
+func (c *change) supersede(encoded *store.EncodedSpan) error {
+	if encoded.Name != semconv.SpanModelCall || !bytes.Contains(encoded.JSON, []byte(semconv.RoutedExperts)) {
 		return nil
 	}
-	if routes, ok := s.Attributes.String(semconv.RoutedExperts); !ok || routes == "" {
-		return nil
+	s, err := encoded.JSON.Span()
+	if err != nil || !hasRoutes(&s) {
+		return err
 	}
-	before, ok, err := c.LastSpan(store.Attempted{RolloutID: s.RolloutID, AttemptID: s.AttemptID}, semconv.SpanModelCall)
+	text, ok, err := c.LastSpan(store.Attempted{RolloutID: s.RolloutID, AttemptID: s.AttemptID}, semconv.SpanModelCall)
 	if err != nil || !ok {
 		return err
 	}
-	if routes, ok := before.Attributes.String(semconv.RoutedExperts); !ok || routes == "" || !goesOn(s, &before) {
-		return nil
+	before, err := text.Span()
+	if err != nil || !hasRoutes(&before) || !goesOn(&s, &before) {
+		return err
 	}
 	for i := range before.Attributes {
 		if before.Attributes[i].Key == semconv.RoutedExperts {
 			before.Attributes[i].Value = ""
 		}
 	}
-	return c.UpdateSpan(before)
+	return c.UpdateSpan(store.EncodeSpan(&before))
+}
+
+func hasRoutes(s *agl.Span) bool {
+	routes, _ := s.Attributes.String(semconv.RoutedExperts)
+	return routes != ""
 }
 
 // goesOn tells whether the prompt of a call is that of the one before, or begins

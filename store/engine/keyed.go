@@ -32,6 +32,18 @@ func keyOf(ctx context.Context, call string, args any) (*keyed, error) {
 	return &keyed{key: call + "/" + key, request: hex.EncodeToString(digest[:16])}, nil
 }
 
+// keyOfSpans is [keyOf] for spans.
+func keyOfSpans(ctx context.Context, spans []store.EncodedSpan) (*keyed, error) {
+	if store.Key(ctx) == "" {
+		return nil, nil
+	}
+	texts := make([]string, len(spans))
+	for i := range spans {
+		texts[i] = string(spans[i].JSON)
+	}
+	return keyOf(ctx, "spans", texts)
+}
+
 // remembered is what is kept of a keyed call.
 type remembered struct {
 	Request string          `json:"q"`
@@ -124,7 +136,7 @@ type spanOutcome struct {
 
 // keepSpans remembers what became of spans, unless all were refused: then
 // nothing was done that a repetition could do twice.
-func (c *change) keepSpans(k *keyed, out []store.AddedSpan) error {
+func (c *change) keepSpans(k *keyed, out []store.SpanOutcome) error {
 	if k == nil {
 		return nil
 	}
@@ -144,7 +156,7 @@ func (c *change) keepSpans(k *keyed, out []store.AddedSpan) error {
 }
 
 // recallSpans fills in what became of spans when they were first sent.
-func (c *change) recallSpans(k *keyed, out []store.AddedSpan) (bool, error) {
+func (c *change) recallSpans(k *keyed, out []store.SpanOutcome) (bool, error) {
 	var outcomes []spanOutcome
 	known, err := c.recall(k, &outcomes)
 	if err != nil || !known {

@@ -40,26 +40,26 @@ func SelectAttempts(ofRollout []*agl.Attempt, q *store.AttemptQuery) ([]*agl.Att
 // SelectSpans returns the page of a query over the spans of its rollout and
 // attempt; which those are is not checked again. Joined by "or", no condition
 // matches nothing, as the protocol has it.
-func SelectSpans(inScope []*agl.Span, q *store.SpanQuery) ([]*agl.Span, int) {
-	var c conditions[agl.Span]
-	exact := func(want *string, of func(*agl.Span) *string) {
+func SelectSpans(inScope []*store.EncodedSpan, q *store.SpanQuery) ([]*store.EncodedSpan, int) {
+	var c conditions[store.EncodedSpan]
+	exact := func(want *string, of func(*store.EncodedSpan) *string) {
 		if want != nil {
-			c.add(func(s *agl.Span) bool { v := of(s); return v != nil && *v == *want })
+			c.add(func(s *store.EncodedSpan) bool { v := of(s); return v != nil && *v == *want })
 		}
 	}
-	within := func(part *string, of func(*agl.Span) *string) {
+	within := func(part *string, of func(*store.EncodedSpan) *string) {
 		if part != nil {
-			c.add(func(s *agl.Span) bool { v := of(s); return v != nil && strings.Contains(*v, *part) })
+			c.add(func(s *store.EncodedSpan) bool { v := of(s); return v != nil && strings.Contains(*v, *part) })
 		}
 	}
 	for _, f := range []struct {
 		exact, contains *string
-		of              func(*agl.Span) *string
+		of              func(*store.EncodedSpan) *string
 	}{
-		{q.TraceID, q.TraceIDContains, func(s *agl.Span) *string { return &s.TraceID }},
-		{q.SpanID, q.SpanIDContains, func(s *agl.Span) *string { return &s.SpanID }},
-		{q.ParentID, q.ParentIDContains, func(s *agl.Span) *string { return s.ParentID }},
-		{q.Name, q.NameContains, func(s *agl.Span) *string { return &s.Name }},
+		{q.TraceID, q.TraceIDContains, func(s *store.EncodedSpan) *string { return &s.TraceID }},
+		{q.SpanID, q.SpanIDContains, func(s *store.EncodedSpan) *string { return &s.SpanID }},
+		{q.ParentID, q.ParentIDContains, func(s *store.EncodedSpan) *string { return s.ParentID }},
+		{q.Name, q.NameContains, func(s *store.EncodedSpan) *string { return &s.Name }},
 	} {
 		exact(f.exact, f.of)
 		within(f.contains, f.of)

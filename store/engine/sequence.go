@@ -256,11 +256,22 @@ func (s *Store) take(tx Tx, stands stands, short []*counter, count map[string]in
 	return nil
 }
 
-// raiseCounters notes the numbers that stored spans came with.
-func (s *Store) raiseCounters(counters []*counter, highest map[string]int64) {
-	for _, c := range counters {
+// notReserved marks the rollouts whose spans have numbers that the backend's
+// counter may not have reached. The caller has pinned their counters, in the
+// same order, so that no number is given back meanwhile.
+func (s *Store) notReserved(counters []*counter, owners []spanOwner) {
+	for i, c := range counters {
 		c.mu.Lock()
-		c.last = max(c.last, highest[c.id])
+		owners[i].raise = owners[i].highest > 0 && (s.sequences.block == 0 || owners[i].highest > c.reserved)
+		c.mu.Unlock()
+	}
+}
+
+// raiseCounters notes the numbers that stored spans came with.
+func raiseCounters(counters []*counter, owners []spanOwner) {
+	for i, c := range counters {
+		c.mu.Lock()
+		c.last = max(c.last, owners[i].highest)
 		c.reserved = max(c.reserved, c.last)
 		c.mu.Unlock()
 	}

@@ -5,6 +5,7 @@ import (
 	"math"
 
 	agl "agentlightning"
+	"agentlightning/store"
 )
 
 // sortKey is what a field of an item sorts by. Only one of the members is in
@@ -67,16 +68,16 @@ var attemptFields = fields[agl.Attempt]{
 	{"last_heartbeat_time", func(a *agl.Attempt) sortKey { return moment(a.LastHeartbeatTime) }},
 }
 
-var spanFields = fields[agl.Span]{
-	{"rollout_id", func(s *agl.Span) sortKey { return text(s.RolloutID) }},
-	{"attempt_id", func(s *agl.Span) sortKey { return text(s.AttemptID) }},
-	{"sequence_id", func(s *agl.Span) sortKey { return whole(s.SequenceID) }},
-	{"trace_id", func(s *agl.Span) sortKey { return text(s.TraceID) }},
-	{"span_id", func(s *agl.Span) sortKey { return text(s.SpanID) }},
-	{"parent_id", func(s *agl.Span) sortKey { return optionalText(s.ParentID) }},
-	{"name", func(s *agl.Span) sortKey { return text(s.Name) }},
-	{"start_time", func(s *agl.Span) sortKey { return moment(s.StartTime) }},
-	{"end_time", func(s *agl.Span) sortKey { return moment(s.EndTime) }},
+var spanFields = fields[store.EncodedSpan]{
+	{"rollout_id", func(s *store.EncodedSpan) sortKey { return text(s.RolloutID) }},
+	{"attempt_id", func(s *store.EncodedSpan) sortKey { return text(s.AttemptID) }},
+	{"sequence_id", func(s *store.EncodedSpan) sortKey { return whole(s.SequenceID) }},
+	{"trace_id", func(s *store.EncodedSpan) sortKey { return text(s.TraceID) }},
+	{"span_id", func(s *store.EncodedSpan) sortKey { return text(s.SpanID) }},
+	{"parent_id", func(s *store.EncodedSpan) sortKey { return optionalText(s.ParentID) }},
+	{"name", func(s *store.EncodedSpan) sortKey { return text(s.Name) }},
+	{"start_time", func(s *store.EncodedSpan) sortKey { return moment(s.StartTime) }},
+	{"end_time", func(s *store.EncodedSpan) sortKey { return moment(s.EndTime) }},
 }
 
 var resourcesFields = fields[agl.ResourcesUpdate]{

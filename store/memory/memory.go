@@ -101,9 +101,9 @@ type rolloutRow struct {
 	value    *agl.AttemptedRollout
 	place    int // in order
 	attempts []*agl.Attempt
-	spans    []*agl.Span
+	spans    []*store.EncodedSpan
 	byKey    map[spanKey]struct{}
-	byOwner  map[string][]*agl.Span // attempt id to its spans
+	byOwner  map[string][]*store.EncodedSpan // attempt id to its spans
 }
 
 type spanKey struct{ attemptID, spanID string }

@@ -14,12 +14,19 @@ type reader struct{ s *state }
 var _ engine.Reader = reader{}
 
 // copies turns the page that a query selected into values of the caller.
-func copies[T any](selected []*T, total int, clone func(*T) T) store.Page[T] {
-	items := make([]T, len(selected))
+func copies[T, V any](selected []*T, total int, clone func(*T) V) store.Page[V] {
+	items := make([]V, len(selected))
 	for i, item := range selected {
 		items[i] = clone(item)
 	}
-	return store.Page[T]{Items: items, Total: total}
+	return store.Page[V]{Items: items, Total: total}
+}
+
+func (r reader) Rollout(id string) (agl.AttemptedRollout, bool, error) {
+	if row, ok := r.s.rollouts[id]; ok {
+		return engine.CloneAttempted(row.value), true, nil
+	}
+	return agl.AttemptedRollout{}, false, nil
 }
 
 func (r reader) Rollouts(ids []string) (map[string]agl.Rollout, error) {
@@ -116,28 +123,34 @@ func (r reader) LatestAttempts(rolloutIDs []string) (map[string]agl.Attempt, err
 	return out, nil
 }
 
-func (r reader) QuerySpans(q store.SpanQuery) (store.Page[agl.Span], error) {
+func (r reader) QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error) {
 	row, ok := r.s.rollouts[q.RolloutID]
 	if !ok {
-		return store.Page[agl.Span]{}, nil
+		return store.Page[store.SpanJSON]{}, nil
 	}
 	inScope := row.spans
-	if q.AttemptID != nil {
+	switch {
+	case q.AttemptID == nil:
+	case *q.AttemptID != agl.LatestAttempt:
 		inScope = row.byOwner[*q.AttemptID]
+	case row.value.Attempt == nil:
+		inScope = nil
+	default:
+		inScope = row.byOwner[row.value.Attempt.AttemptID]
 	}
 	selected, total := engine.SelectSpans(inScope, &q)
-	return copies(selected, total, engine.CloneSpan), nil
+	return copies(selected, total, func(s *store.EncodedSpan) store.SpanJSON { return s.JSON }), nil
 }
 
-func (r reader) LastSpan(at store.Attempted, name string) (agl.Span, bool, error) {
+func (r reader) LastSpan(at store.Attempted, name string) (store.SpanJSON, bool, error) {
 	if row, ok := r.s.rollouts[at.RolloutID]; ok {
 		for _, s := range slices.Backward(row.byOwner[at.AttemptID]) {
 			if s.Name == name {
-				return engine.CloneSpan(s), true, nil
+				return s.JSON, true, nil
 			}
 		}
 	}
-	return agl.Span{}, false, nil
+	return nil, false, nil
 }
 
 func (r reader) Completions(after int64, limit int) ([]string, int64, error) {

@@ -42,7 +42,7 @@ func change(tx engine.Tx, tag string, now float64) error {
 		tx.PutAnswer("key", []byte(tag), now+5),
 		tx.PutAnswer("key-"+tag, []byte(tag), now+5),
 	}
-	if _, err := tx.InsertSpans([]agl.Span{span, span}); err != nil {
+	if _, err := tx.InsertSpans(encode(span, span)); err != nil {
 		steps = append(steps, err)
 	}
 	doomed := agl.Rollout{RolloutID: "doomed-" + tag, Status: agl.RolloutRunning, Config: limited, Control: &agl.Control{Version: 1}}
@@ -53,7 +53,7 @@ func change(tx engine.Tx, tag string, now float64) error {
 		tx.RaiseSequenceID(doomed.RolloutID, 4),
 		tx.AppendCompletion(doomed.RolloutID),
 	)
-	if _, err := tx.InsertSpans([]agl.Span{{RolloutID: doomed.RolloutID, AttemptID: "at-" + tag, SpanID: "s"}}); err != nil {
+	if _, err := tx.InsertSpans(encode(agl.Span{RolloutID: doomed.RolloutID, AttemptID: "at-" + tag, SpanID: "s"})); err != nil {
 		steps = append(steps, err)
 	}
 	if _, err := tx.TakeSequenceIDs("ro-unknown", 2); err != nil {
@@ -67,13 +67,13 @@ func touch(tx engine.Tx, tag string) error {
 	id := "ro-" + tag
 	_, popErr := tx.Pop(2)
 	_, takeErr := tx.TakeSequenceIDs(id, -3)
-	_, spanErr := tx.InsertSpans([]agl.Span{{RolloutID: id, AttemptID: "at-" + tag, SpanID: "t"}})
+	_, spanErr := tx.InsertSpans(encode(agl.Span{RolloutID: id, AttemptID: "at-" + tag, SpanID: "t"}))
 	return errors.Join(popErr, takeErr, spanErr,
 		tx.UpdateRollouts([]agl.Rollout{
 			{RolloutID: id, Status: agl.RolloutFailed, Input: json.RawMessage("2")},
 			{RolloutID: "ro2-" + tag, Status: agl.RolloutPreparing, Config: agl.RolloutConfig{UnresponsiveSeconds: new(2.0)}},
 		}),
-		tx.UpdateSpan(agl.Span{RolloutID: id, AttemptID: "at-" + tag, SpanID: "s", Name: "other"}),
+		tx.UpdateSpan(encode(agl.Span{RolloutID: id, AttemptID: "at-" + tag, SpanID: "s", Name: "other"})[0]),
 		tx.DeleteRollouts([]string{"doomed-" + tag, "unknown"}),
 		tx.AppendCompletion(id),
 		tx.UpdateAttempts([]agl.Attempt{{RolloutID: id, AttemptID: "at-" + tag, SequenceID: 1, Status: agl.AttemptFailed}}),
@@ -232,4 +232,13 @@ func TestCancelledContextStartsNothing(t *testing.T) {
 	if err := b.View(ctx, func(engine.Reader) error { t.Error("it ran"); return nil }); !errors.Is(err, context.Canceled) {
 		t.Errorf("View = %v, want context.Canceled", err)
 	}
+}
+
+// encode encodes spans.
+func encode(spans ...agl.Span) []store.EncodedSpan {
+	out := make([]store.EncodedSpan, len(spans))
+	for i := range spans {
+		out[i] = store.EncodeSpan(&spans[i])
+	}
+	return out
 }

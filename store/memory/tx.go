@@ -253,7 +253,7 @@ func (t *tx) DeleteAttempts(names []store.Attempted) error {
 	return nil
 }
 
-func (t *tx) InsertSpans(spans []agl.Span) ([]bool, error) {
+func (t *tx) InsertSpans(spans []store.EncodedSpan) ([]bool, error) {
 	stored := make([]bool, len(spans))
 	for i := range spans {
 		row, ok := t.s.rollouts[spans[i].RolloutID]
@@ -267,9 +267,9 @@ func (t *tx) InsertSpans(spans []agl.Span) ([]bool, error) {
 		}
 		if row.byKey == nil {
 			row.byKey = map[spanKey]struct{}{}
-			row.byOwner = map[string][]*agl.Span{}
+			row.byOwner = map[string][]*store.EncodedSpan{}
 		}
-		span := new(engine.CloneSpan(&spans[i]))
+		span := new(spans[i])
 		row.byKey[key] = struct{}{}
 		row.spans = append(row.spans, span)
 		row.byOwner[owner] = append(row.byOwner[owner], span)
@@ -285,19 +285,19 @@ func (t *tx) InsertSpans(spans []agl.Span) ([]bool, error) {
 	return stored, nil
 }
 
-func (t *tx) UpdateSpan(s agl.Span) error {
+func (t *tx) UpdateSpan(s store.EncodedSpan) error {
 	row, ok := t.s.rollouts[s.RolloutID]
 	if !ok {
 		return errorf("rollout %s does not exist", s.RolloutID)
 	}
-	same := func(o *agl.Span) bool { return o.AttemptID == s.AttemptID && o.SpanID == s.SpanID }
+	same := func(o *store.EncodedSpan) bool { return o.AttemptID == s.AttemptID && o.SpanID == s.SpanID }
 	all, own := slices.IndexFunc(row.spans, same), slices.IndexFunc(row.byOwner[s.AttemptID], same)
 	if all < 0 || own < 0 {
 		return errorf("span %s of rollout %s does not exist", s.SpanID, s.RolloutID)
 	}
 	old := row.spans[all]
-	put := func(span *agl.Span) { row.spans[all], row.byOwner[s.AttemptID][own] = span, span }
-	put(new(engine.CloneSpan(&s)))
+	put := func(span *store.EncodedSpan) { row.spans[all], row.byOwner[s.AttemptID][own] = span, span }
+	put(&s)
 	t.did(func() { put(old) })
 	return nil
 }

@@ -17,14 +17,19 @@ import (
 
 // Store wraps a store. It adds well under a microsecond to a call.
 type Store struct {
-	next store.Store
-	m    *Metrics
+	next  store.Store
+	spans store.EncodedSpans // of next
+	m     *Metrics
 }
 
-var _ store.Store = (*Store)(nil)
+var (
+	_ store.Store        = (*Store)(nil)
+	_ store.EncodedSpans = (*Store)(nil)
+	_ store.ControlStore = (*Store)(nil)
+)
 
 // New returns a store that records in m what is called on next.
-func New(next store.Store, m *Metrics) *Store { return &Store{next, m} }
+func New(next store.Store, m *Metrics) *Store { return &Store{next, store.Encoded(next), m} }
 
 // Close closes the store behind.
 func (s *Store) Close() error { return s.next.Close() }
@@ -113,6 +118,12 @@ func (s *Store) AddSpans(ctx context.Context, spans []agl.Span) (_ []store.Added
 	return s.next.AddSpans(ctx, spans)
 }
 
+// AddEncodedSpans implements [store.EncodedSpans].
+func (s *Store) AddEncodedSpans(ctx context.Context, spans []store.EncodedSpan) (_ []store.SpanOutcome, err error) {
+	defer s.m.done(opAddSpans, time.Now(), &err)
+	return s.spans.AddEncodedSpans(ctx, spans)
+}
+
 // NextSequenceIDs implements [store.Store].
 func (s *Store) NextSequenceIDs(ctx context.Context, attempts []store.Attempted) (_ []int64, err error) {
 	defer s.m.done(opNextSequenceIDs, time.Now(), &err)
@@ -123,6 +134,12 @@ func (s *Store) NextSequenceIDs(ctx context.Context, attempts []store.Attempted)
 func (s *Store) QuerySpans(ctx context.Context, q store.SpanQuery) (_ store.Page[agl.Span], err error) {
 	defer s.m.done(opQuerySpans, time.Now(), &err)
 	return s.next.QuerySpans(ctx, q)
+}
+
+// QueryEncodedSpans implements [store.EncodedSpans].
+func (s *Store) QueryEncodedSpans(ctx context.Context, q store.SpanQuery) (_ store.Page[store.SpanJSON], err error) {
+	defer s.m.done(opQuerySpans, time.Now(), &err)
+	return s.spans.QueryEncodedSpans(ctx, q)
 }
 
 // AddResources implements [store.Store].
@@ -244,6 +261,46 @@ func (s *Store) Models(ctx context.Context) (_ []agl.Model, err error) {
 	defer s.m.done(opModels, time.Now(), &err)
 	return s.next.Models(ctx)
 }
+
+// CreateControlled implements [store.ControlStore].
+func (s *Store) CreateControlled(ctx context.Context, reqs []store.ControlRequest) (_ []agl.Rollout, err error) {
+	defer s.m.done(opCreateControlled, time.Now(), &err)
+	return s.control().CreateControlled(ctx, reqs)
+}
+
+// UpdateControlled implements [store.ControlStore].
+func (s *Store) UpdateControlled(ctx context.Context, rolloutID string, u store.ControlUpdate) (_ agl.Rollout, err error) {
+	defer s.m.done(opUpdateControlled, time.Now(), &err)
+	return s.control().UpdateControlled(ctx, rolloutID, u)
+}
+
+// DeleteRollout implements [store.ControlStore].
+func (s *Store) DeleteRollout(ctx context.Context, rolloutID string) (err error) {
+	defer s.m.done(opDeleteRollout, time.Now(), &err)
+	return s.control().DeleteRollout(ctx, rolloutID)
+}
+
+// ResolveAttempt implements [store.ControlStore].
+func (s *Store) ResolveAttempt(ctx context.Context, rolloutID, attemptID string) (_ string, err error) {
+	defer s.m.done(opResolveAttempt, time.Now(), &err)
+	return s.control().ResolveAttempt(ctx, rolloutID, attemptID)
+}
+
+// AddEvent implements [store.ControlStore].
+func (s *Store) AddEvent(ctx context.Context, event agl.Span) (_ agl.Span, err error) {
+	defer s.m.done(opAddEvent, time.Now(), &err)
+	return s.control().AddEvent(ctx, event)
+}
+
+// Completions implements [store.ControlStore].
+func (s *Store) Completions(ctx context.Context, q store.CompletionQuery) (_ store.CompletionPage, err error) {
+	defer s.m.done(opCompletions, time.Now(), &err)
+	return s.control().Completions(ctx, q)
+}
+
+// control is the store behind as one of the 1.0 protocol. To call it on a store
+// that is none is a mistake of the program.
+func (s *Store) control() store.ControlStore { return s.next.(store.ControlStore) }
 
 // Statistics implements [store.Store].
 func (s *Store) Statistics(ctx context.Context) (_ store.Statistics, err error) {

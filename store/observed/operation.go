@@ -40,6 +40,12 @@ const (
 	opReplaceModels
 	opDeleteModels
 	opModels
+	opCreateControlled
+	opUpdateControlled
+	opDeleteRollout
+	opResolveAttempt
+	opAddEvent
+	opCompletions
 	opStatistics
 	operations // how many there are
 )
@@ -82,6 +88,12 @@ var names = [operations]string{
 	opReplaceModels:    "replace_models",
 	opDeleteModels:     "delete_models",
 	opModels:           "query_models",
+	opCreateControlled: "create_controlled",
+	opUpdateControlled: "update_controlled",
+	opDeleteRollout:    "delete_rollout",
+	opResolveAttempt:   "resolve_attempt",
+	opAddEvent:         "add_event",
+	opCompletions:      "query_completions",
 	opStatistics:       "statistics",
 }
 

@@ -156,7 +156,7 @@ func BenchmarkInsertSpan(b *testing.B) {
 					span := benchSpan(i/8/workers*workers+w, i)
 					return s.call(func() error {
 						return backend.Update(b.Context(), func(tx engine.Tx) error {
-							_, err := tx.InsertSpans([]agl.Span{span})
+							_, err := tx.InsertSpans([]store.EncodedSpan{store.EncodeSpan(&span)})
 							return err
 						})
 					})

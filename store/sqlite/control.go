@@ -3,20 +3,19 @@ package sqlite
 import (
 	"fmt"
 
-	agl "agentlightning"
 	"agentlightning/store"
 )
 
-func (r reader) LastSpan(at store.Attempted, name string) (agl.Span, bool, error) {
-	var s agl.Span
-	found, err := r.c.one(func(row row) (err error) {
-		s, err = decodeSpan(row.text(0))
-		return err
+func (r reader) LastSpan(at store.Attempted, name string) (store.SpanJSON, bool, error) {
+	var s store.SpanJSON
+	found, err := r.c.one(func(row row) error {
+		s = store.SpanJSON(row.text(0))
+		return nil
 	}, selectLastSpan, at.RolloutID, at.AttemptID, name)
 	return s, found, err
 }
 
-func (t *tx) UpdateSpan(s agl.Span) error {
+func (t *tx) UpdateSpan(s store.EncodedSpan) error {
 	if err := t.write(); err != nil {
 		return err
 	}
@@ -24,9 +23,8 @@ func (t *tx) UpdateSpan(s agl.Span) error {
 	if err != nil {
 		return fmt.Errorf("update span %s: %w", s.SpanID, err)
 	}
-	t.body = appendSpan(t.body[:0], &s)
 	n, err := t.c.exec(updateSpan, rollout, s.AttemptID, s.SpanID, s.SequenceID, s.TraceID, orNull(s.ParentID),
-		s.Name, orNull(s.StartTime), orNull(s.EndTime), string(t.body))
+		s.Name, orNull(s.StartTime), orNull(s.EndTime), string(s.JSON))
 	if err == nil && n == 0 {
 		err = errMissing
 	}

@@ -304,7 +304,11 @@ func checkAfterCrash(t *testing.T, path string, acked *acknowledged) {
 			}
 			spans += stored.Total
 			have := map[string]bool{}
-			for _, s := range stored.Items {
+			for _, encoded := range stored.Items {
+				s, err := encoded.Span()
+				if err != nil {
+					return err
+				}
 				have[s.SpanID] = true
 			}
 			for _, id := range acked.spans[store.Attempted{RolloutID: ro.RolloutID, AttemptID: ro.Attempt.AttemptID}] {

@@ -398,7 +398,7 @@ func (s step) run(tx engine.Tx, note func(any, error) error) error {
 		return tx.RaiseSequenceID(id, int64(s.n))
 	case 11:
 		if exists {
-			return note(tx.InsertSpans([]agl.Span{{RolloutID: id, AttemptID: attempt.AttemptID, SpanID: fmt.Sprint(s.n % 4)}}))
+			return note(tx.InsertSpans(encode(agl.Span{RolloutID: id, AttemptID: attempt.AttemptID, SpanID: fmt.Sprint(s.n % 4)})))
 		}
 	}
 	return nil

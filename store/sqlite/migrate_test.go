@@ -130,7 +130,7 @@ func oneOfEverything(tx engine.Tx) error {
 				{RolloutID: "ro-2", AttemptID: "at-2", SequenceID: 1, StartTime: 2, Status: agl.AttemptRunning, WorkerID: &id},
 			})
 		},
-		func() error { _, err := tx.InsertSpans([]agl.Span{span}); return err },
+		func() error { _, err := tx.InsertSpans(encode(span)); return err },
 		func() error { return tx.RaiseSequenceID("ro-2", 3) },
 		func() error {
 			return tx.PutResources(agl.ResourcesUpdate{

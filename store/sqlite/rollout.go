@@ -14,6 +14,38 @@ import (
 // manyIDs is from how many ids on one query with a list beats one query each.
 const manyIDs = 12
 
+func (r reader) Rollout(id string) (agl.AttemptedRollout, bool, error) { return rolloutOf(r, id) }
+
+// Rollout answers from what the writer remembers.
+func (t *tx) Rollout(id string) (agl.AttemptedRollout, bool, error) {
+	if r := t.known.get(id); r != nil && r.whole && r.latestKnown {
+		out := agl.AttemptedRollout{Rollout: engine.CloneRollout(&r.rollout)}
+		if r.latest != nil {
+			out.Attempt = new(engine.CloneAttempt(r.latest))
+		}
+		return out, true, nil
+	}
+	return rolloutOf(t, id)
+}
+
+func rolloutOf(r engine.Reader, id string) (agl.AttemptedRollout, bool, error) {
+	var out agl.AttemptedRollout
+	ids := []string{id}
+	found, err := r.Rollouts(ids)
+	if err != nil {
+		return out, false, err
+	}
+	var known bool
+	if out.Rollout, known = found[id]; !known {
+		return out, false, nil
+	}
+	latest, err := r.LatestAttempts(ids)
+	if a, ok := latest[id]; ok {
+		out.Attempt = &a
+	}
+	return out, true, err
+}
+
 func (r reader) Rollouts(ids []string) (map[string]agl.Rollout, error) {
 	out := make(map[string]agl.Rollout, len(ids))
 	add := func(row row) error {

@@ -97,7 +97,7 @@ func formatValues(values map[string]float64) string {
 			dst = append(dst, ',')
 		}
 		dst = append(jsonx.AppendString(dst, key), ':')
-		dst = appendToken(dst, values[key])
+		dst = jsonx.AppendToken(dst, values[key])
 	}
 	return string(append(dst, '}'))
 }

@@ -113,13 +113,21 @@ func fillSpans(b *testing.B, backend *sqlite.Backend, n int) {
 			if err := tx.InsertAttempts([]agl.Attempt{a}); err != nil {
 				return err
 			}
-			_, err := tx.InsertSpans(spans)
+			_, err := tx.InsertSpans(encode(spans))
 			return err
 		})
 		if err != nil {
 			b.Fatal(err)
 		}
 	}
+}
+
+func encode(spans []agl.Span) []store.EncodedSpan {
+	out := make([]store.EncodedSpan, len(spans))
+	for i := range spans {
+		out[i] = store.EncodeSpan(&spans[i])
+	}
+	return out
 }
 
 // BenchmarkLargeAttempt reads an attempt of 100,000 spans: a page at its end, and
@@ -144,7 +152,7 @@ func BenchmarkLargeAttempt(b *testing.B) {
 					return err
 				}
 			}
-			_, err := tx.InsertSpans(batch)
+			_, err := tx.InsertSpans(encode(batch))
 			return err
 		})
 		if err != nil {

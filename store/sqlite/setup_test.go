@@ -20,6 +20,15 @@ func mustJSON(v any) string {
 
 func digits(n int64) string { return strconv.FormatInt(n, 10) }
 
+// encode encodes spans.
+func encode(spans ...agl.Span) []store.EncodedSpan {
+	out := make([]store.EncodedSpan, len(spans))
+	for i := range spans {
+		out[i] = store.EncodeSpan(&spans[i])
+	}
+	return out
+}
+
 // dump tells everything that a reader can see.
 func dump(t *testing.T, b engine.Backend) string {
 	t.Helper()

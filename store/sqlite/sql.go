@@ -54,6 +54,8 @@ const (
 		CROSS JOIN attempts a ON a.seq = (SELECT seq FROM attempts WHERE rollout = r.seq
 			ORDER BY sequence_id DESC LIMIT 1)`
 
+	latestAttemptID = `(SELECT attempt_id FROM attempts WHERE ` + ofRollout + ` ORDER BY sequence_id DESC LIMIT 1)`
+
 	insertAttempt = `INSERT INTO attempts (rollout, sequence_id, attempt_id, rollout_id, status, start_time, end_time,
 		worker_id, last_heartbeat_time, metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)`
 	updateAttempt = `UPDATE attempts SET sequence_id = ?2, status = ?5, start_time = ?6, end_time = ?7,

@@ -16,7 +16,6 @@ type tx struct {
 	guard bool    // a savepoint must protect what earlier functions wrote
 	saved bool    // the savepoint of the current function is open
 	now   float64 // the latest time that Answer was asked for
-	body  []byte  // buffer for the text of spans
 
 	known   *known
 	touched []string // rollouts written to: forgotten when the writes are undone

@@ -223,7 +223,7 @@ func once(c *call) func() *call {
 // that nothing of any of them is stored.
 func (w *writer) transaction(next func() *call) error {
 	t := w.t
-	*t = tx{reader: t.reader, known: t.known, body: t.body, touched: t.touched[:0]}
+	*t = tx{reader: t.reader, known: t.known, touched: t.touched[:0]}
 	_, err := w.c.exec(beginWrite)
 	calls := 0
 	for ; err == nil; calls++ {
