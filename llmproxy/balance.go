@@ -1,7 +1,9 @@
 package llmproxy
 
 import (
+	"math"
 	"slices"
+	"sync"
 	"time"
 )
 
@@ -9,21 +11,41 @@ import (
 // is another one. It is short: the price of trying is a refused connection.
 const rest = 2 * time.Second
 
-// pick chooses the backend of a call and counts it as open there: the one to
-// which the rollout keeps, otherwise the one with the fewest open calls, ties
-// in turn. Backends that rest are taken only when all do. Those to avoid are
-// not taken; nil when none is left.
+// group are the backends of one model.
+type group struct {
+	model    string
+	backends []*backend
+	choice   *sync.Mutex // held while a backend is chosen
+}
+
+func (g *group) find(endpoint string) *backend {
+	if g == nil {
+		return nil
+	}
+	for _, b := range g.backends {
+		if b.Endpoint == endpoint {
+			return b
+		}
+	}
+	return nil
+}
+
+// pick chooses the backend of a call and counts the call there: the one to which
+// the rollout keeps, otherwise the one with the fewest calls for its weight, ties
+// in turn by weight. Backends that rest are taken only when all do. Those to
+// avoid are not taken; nil when none is left.
 func (p *Proxy) pick(g *group, ro *rollout, avoid ...*backend) *backend {
 	if ro == nil {
-		return g.leastLoaded(time.Now(), avoid)
+		return g.leastLoaded(avoid)
 	}
 	var b *backend
 	ro.choose(g.model, func(endpoint string) string {
-		if b = g.find(endpoint); b != nil && !slices.Contains(avoid, b) {
+		b = g.find(endpoint)
+		if b != nil && !slices.Contains(avoid, b) && !(b.rests(time.Now()) && g.anyUp(avoid)) {
 			b.load.Add(1)
 			return endpoint
 		}
-		if b = g.leastLoaded(time.Now(), avoid); b != nil {
+		if b = g.leastLoaded(avoid); b != nil {
 			return b.Endpoint
 		}
 		return endpoint
@@ -31,40 +53,74 @@ func (p *Proxy) pick(g *group, ro *rollout, avoid ...*backend) *backend {
 	return b
 }
 
-func (g *group) leastLoaded(now time.Time, avoid []*backend) *backend {
+func (b *backend) rests(now time.Time) bool { return b.resting.Load() > now.UnixNano() }
+
+// anyUp reports whether there is a backend to take in place of one that rests.
+func (g *group) anyUp(avoid []*backend) bool {
+	now := time.Now()
+	return slices.ContainsFunc(g.backends, func(b *backend) bool { return !slices.Contains(avoid, b) && !b.rests(now) })
+}
+
+// candidate is a backend as seen when one is chosen.
+type candidate struct {
+	*backend
+	rests, full bool
+	load        int64
+}
+
+func (g *group) leastLoaded(avoid []*backend) *backend {
 	if len(g.backends) == 1 && len(avoid) == 0 {
 		b := g.backends[0]
 		b.load.Add(1)
 		return b
 	}
-	for {
-		var best *backend
-		var load int64
-		bestUp := false
-		start := int(g.turn.Load())
-		for i := range g.backends {
-			b := g.backends[(start+i)%len(g.backends)]
-			if slices.Contains(avoid, b) {
-				continue
-			}
-			up := b.resting.Load() <= now.UnixNano()
-			n := b.load.Load()
-			if best == nil || up && !bestUp || up == bestUp && n < load {
-				best, load, bestUp = b, n, up
-			}
+	g.choice.Lock()
+	defer g.choice.Unlock()
+	now := time.Now()
+	var best candidate
+	for _, b := range g.backends {
+		if slices.Contains(avoid, b) {
+			continue
 		}
-		// Another call may have taken the place that was seen; then look again,
-		// so that calls that come at once are spread as evenly as others.
-		if best == nil || best.load.CompareAndSwap(load, load+1) {
-			g.turn.Add(1)
-			return best
+		c := candidate{b, b.rests(now), !b.limits.free(), b.load.Load()}
+		if best.backend == nil || c.before(best) {
+			best = c
 		}
 	}
+	if best.backend == nil {
+		return nil
+	}
+	best.backend.load.Add(1)
+	best.share += 1 / float64(best.weight())
+	return best.backend
 }
 
-// down notes that the backend could not be reached. It may come back as
-// something else, so what it refused is forgotten.
-func (b *backend) down() {
-	b.resting.Store(time.Now().Add(rest).UnixNano())
-	b.refuses.Store(nil)
+// before reports whether c is the better choice.
+func (c candidate) before(o candidate) bool {
+	switch {
+	case c.rests != o.rests:
+		return o.rests
+	case c.full != o.full:
+		return o.full
+	}
+	// Whole calls for the weight: below that, what each has had before decides, so
+	// that a light load is spread by weight too.
+	if mine, other := c.load/c.weight(), o.load/o.weight(); mine != other {
+		return mine < other
+	}
+	return c.share < o.share
+}
+
+// join lets a new backend begin where the others are, so that it is not given
+// all that they had before.
+func (g *group) join(b *backend) {
+	g.choice.Lock()
+	defer g.choice.Unlock()
+	least := math.Inf(1)
+	for _, o := range g.backends {
+		least = min(least, o.share)
+	}
+	if !math.IsInf(least, 1) {
+		b.share = least
+	}
 }

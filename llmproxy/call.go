@@ -31,14 +31,23 @@ type call struct {
 	seq     *sequence
 
 	req     *openai.Request
+	group   *group
 	backend *backend
+	placed  bool // the call has a place at the backend
 	plan    *plan
+
+	sent  *http.Request           // to the backend, the one that goes on or was the last; nil before
+	end   context.CancelCauseFunc // ends it
+	first *time.Timer             // ends it when nothing comes; nil without a limit
 
 	start     time.Time
 	firstByte time.Time // zero until something of a stream arrived
 	failover  string    // endpoint that could not be reached before
+	retries   int       // how often the call was sent again
+	retried   string    // why it was sent again the last time
 	refused   []string  // fields that the backend was spared
 	status    int       // of the backend's answer, 0 when there was none
+	failure   []byte    // what the backend said in a failed answer
 	chunks    int       // of a stream
 
 	answer  *openai.Answer // what arrived of it; nil before
@@ -79,9 +88,80 @@ func (p *Proxy) serveCall(w http.ResponseWriter, r *http.Request, d *dialect, at
 		return
 	}
 	defer leave()
-	c.backend = p.pick(g, c.rollout)
-	defer func() { c.backend.load.Add(-1) }()
-	c.run(g)
+	c.group = g
+	if err := c.occupy(); err != nil {
+		c.refuseFull(err)
+		return
+	}
+	defer c.vacate()
+	c.run()
+}
+
+// occupy takes a place at a backend of the model, and waits for it where the
+// backend has limits. Those to avoid are not taken.
+func (c *call) occupy(avoid ...*backend) error {
+	for {
+		b := c.p.pick(c.group, c.rollout, avoid...)
+		if b == nil {
+			return errNoOther
+		}
+		c.backend = b
+		err := b.limits.acquire(c.r.Context(), c.p.cfg.UpstreamQueueTimeout)
+		if err == nil {
+			c.placed = true
+			return nil
+		}
+		b.load.Add(-1)
+		if !errors.Is(err, errGone) {
+			return err
+		}
+		g, err := c.p.models.lookup(c.r.Context(), c.req.Model)
+		if err != nil {
+			return err
+		}
+		if g == nil {
+			return errGone
+		}
+		c.group = g
+	}
+}
+
+// errNoOther tells that there is no backend left to try.
+var errNoOther = errors.New("the model has no other backend")
+
+// vacate gives the place at the backend back.
+func (c *call) vacate() {
+	if !c.placed {
+		return
+	}
+	c.placed = false
+	var tokens int64
+	if c.answer != nil && c.answer.Usage != nil {
+		tokens = c.answer.Usage.Total
+	}
+	c.backend.limits.release(tokens)
+	c.backend.load.Add(-1)
+}
+
+// refuseFull answers a call that got no place at a backend.
+func (c *call) refuseFull(err error) {
+	if e, ok := errors.AsType[*limitError](err); ok {
+		c.w.Header().Set("Retry-After", seconds(max(e.retryAfter, time.Second)))
+		c.fail(semconv.ProblemUpstreamError, http.StatusTooManyRequests, &openai.Error{
+			Message: fmt.Sprintf("the backend of model %q at %s has all the calls that its limit %s lets in; this one waited for %s, the limit that --upstream-queue-timeout sets",
+				c.backend.Name, c.backend.Endpoint, e.limit, e.waited),
+			Type: openai.TypeRateLimit, Code: "backend_limit",
+		})
+		return
+	}
+	if errors.Is(err, errGone) {
+		c.fail(semconv.ProblemUpstreamError, http.StatusNotFound, &openai.Error{
+			Message: c.p.models.unknownModel(c.req.Model) + "; its backend was withdrawn while the call waited",
+			Type:    openai.TypeInvalidRequest, Param: "model", Code: "model_not_found",
+		})
+		return
+	}
+	c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: callerGone})
 }
 
 // refusePaused answers a call that the gate did not let in.
@@ -141,6 +221,9 @@ func (s *sequence) wait() (int64, error) {
 // recorded reports whether the call belongs to an attempt.
 func (c *call) recorded() bool { return c.rollout != nil }
 
+// gathers reports whether the proxy reads the answer, not only passes it on.
+func (c *call) gathers() bool { return c.recorded() || c.plan.translate != nil || c.backend.TPM > 0 }
+
 // readRequest reads the body; it answers the caller when it cannot.
 func (c *call) readRequest() bool {
 	limit := c.p.cfg.MaxRequestBytes
@@ -163,24 +246,22 @@ func (c *call) readRequest() bool {
 }
 
 // run calls the backend and brings the answer back.
-func (c *call) run(g *group) {
-	ctx, cancel := context.WithCancelCause(c.r.Context())
-	defer cancel(errFinished)
-	var first *time.Timer
-	if limit := c.p.cfg.UpstreamTimeout; limit > 0 {
-		first = time.AfterFunc(limit, func() { cancel(errFirstByte) })
-		defer first.Stop()
+func (c *call) run() {
+	resp, err := c.send()
+	defer c.hangUp(errFinished)
+	ctx := c.sentContext()
+	if e, ok := errors.AsType[*unsentError](err); ok {
+		c.fail(semconv.ProblemUpstreamError, e.status, e.err)
+		return
 	}
-	resp, err := c.send(ctx, g)
-	if e, ok := errors.AsType[*openai.Error](err); ok {
-		c.fail(semconv.ProblemUpstreamError, http.StatusBadRequest, e)
+	if _, full := errors.AsType[*limitError](err); full || errors.Is(err, errGone) {
+		c.refuseFull(err)
 		return
 	}
 	if err != nil {
 		c.sendFailed(ctx, err)
 		return
 	}
-	resp.Body = &timedReader{src: resp.Body, first: first, idle: c.p.cfg.UpstreamIdleTimeout, cancel: cancel}
 	defer resp.Body.Close()
 	c.status = resp.StatusCode
 	switch {
@@ -190,7 +271,7 @@ func (c *call) run(g *group) {
 		c.relayWhole(ctx, resp)
 	case c.plan.translate != nil && !c.req.Stream:
 		c.relayGathered(ctx, resp)
-	case c.recorded() || c.plan.translate != nil:
+	case c.gathers():
 		c.relayStream(ctx, resp)
 	default:
 		c.passThrough(ctx, resp)

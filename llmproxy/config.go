@@ -46,6 +46,13 @@ type Config struct {
 	// 0 means 100ms.
 	ModelsMaxAge time.Duration
 
+	// ModelsGap is how long calls wait for a model that was withdrawn to be
+	// registered again, as those do that replace a list by deleting it first. 0
+	// means 5s, less than 0 does not wait.
+	ModelsGap time.Duration
+	// Environ returns variables of the environment, for keys of backends that are
+	// named by one. Nil means that there are none.
+	Environ func(name string) string
 	// Gate pauses the calls. Nil means one of the proxy's own, see [Proxy.Gate].
 	Gate *Gate
 
@@ -58,6 +65,9 @@ type Config struct {
 	// UpstreamIdleTimeout limits the wait between two reads of an answer. 0
 	// means 2m, less than 0 no limit.
 	UpstreamIdleTimeout time.Duration
+	// UpstreamQueueTimeout limits the wait for a backend whose own limits
+	// (concurrency, rpm, tpm) are reached. 0 means 1m, less than 0 refuses at once.
+	UpstreamQueueTimeout time.Duration
 	// MaxRequestBytes limits a request. 0 means 64 MiB.
 	MaxRequestBytes int64
 	// MaxAnswerBytes limits a whole answer that is recorded. 0 means 256 MiB.
@@ -78,6 +88,8 @@ const (
 	defaultConnectTimeout  = 10 * time.Second
 	defaultTimeout         = 10 * time.Minute
 	defaultIdleTimeout     = 2 * time.Minute
+	defaultQueueTimeout    = time.Minute
+	defaultModelsGap       = 5 * time.Second
 	defaultMaxRequestBytes = 64 << 20
 	defaultMaxAnswerBytes  = 256 << 20
 	defaultModelsMaxAge    = 100 * time.Millisecond
@@ -95,6 +107,11 @@ func (c Config) withDefaults() Config {
 	limit(&c.UpstreamConnectTimeout, defaultConnectTimeout)
 	limit(&c.UpstreamTimeout, defaultTimeout)
 	limit(&c.UpstreamIdleTimeout, defaultIdleTimeout)
+	limit(&c.UpstreamQueueTimeout, defaultQueueTimeout)
+	limit(&c.ModelsGap, defaultModelsGap)
+	if c.Environ == nil {
+		c.Environ = func(string) string { return "" }
+	}
 	if c.ModelsMaxAge <= 0 {
 		c.ModelsMaxAge = defaultModelsMaxAge
 	}

@@ -16,84 +16,116 @@ import (
 // models is the list of backends. Calls read a finished table without a lock;
 // a change makes a new one.
 type models struct {
-	source ModelSource
-	static []agl.Model
-	maxAge time.Duration
-	log    *slog.Logger
+	source  ModelSource
+	static  []agl.Model
+	maxAge  time.Duration
+	gap     time.Duration
+	environ func(string) string
+	log     *slog.Logger
 
 	now     atomic.Pointer[table]
 	checked atomic.Int64 // when the source was asked last, Unix nanoseconds
 
 	mu sync.Mutex // held while the source is asked
+
+	// What follows is guarded by its own lock, since calls read it.
+	changes   sync.Mutex
+	changed   chan struct{}        // closed by the next change
+	withdrawn map[string]time.Time // names that are gone, and when they went
 }
 
 // table is one state of the list.
 type table struct {
-	list   []agl.Model
-	names  []string // distinct, in order
-	groups map[string]*group
-}
-
-// group are the backends of one model.
-type group struct {
-	model    string
-	backends []*backend
-	turn     *atomic.Uint32 // where the next tie begins
-}
-
-// backend is one server of a model.
-type backend struct {
-	agl.Model
-	base string // URL that routes are put behind
-	*health
-}
-
-// health is what was seen of a backend. It outlives changes to the list that
-// do not remove the backend.
-type health struct {
-	load    atomic.Int64             // open calls
-	resting atomic.Int64             // until when it is avoided, Unix nanoseconds
-	refuses atomic.Pointer[[]string] // fields that it does not accept
-	warned  atomic.Bool              // that it returns no token ids
+	list    []agl.Model
+	names   []string // distinct, in order
+	groups  map[string]*group
+	aliases map[string][]string // names by the ends of their paths
 }
 
 func newModels(cfg Config) *models {
-	m := &models{source: cfg.Models, static: cfg.Static, maxAge: cfg.ModelsMaxAge, log: cfg.Logger}
+	m := &models{
+		source: cfg.Models, static: cfg.Static, maxAge: cfg.ModelsMaxAge, gap: cfg.ModelsGap, environ: cfg.Environ, log: cfg.Logger,
+		changed: make(chan struct{}), withdrawn: map[string]time.Time{},
+	}
 	if m.source == nil {
-		m.now.Store(newTable(nil, m.static, m.log))
+		m.set(m.static)
 	}
 	return m
 }
 
-func newTable(before *table, list []agl.Model, log *slog.Logger) *table {
-	t := &table{list: list, groups: map[string]*group{}}
-	for _, m := range list {
+// set makes a list the one that calls see. Its caller holds mu, or is alone.
+func (m *models) set(list []agl.Model) {
+	before := m.now.Load()
+	t := newTable(before, list, m.environ, m.log)
+	m.now.Store(t)
+	if before != nil {
+		before.leave(t)
+	}
+	m.changes.Lock()
+	defer m.changes.Unlock()
+	now := time.Now()
+	for name, at := range m.withdrawn {
+		if t.groups[name] != nil || now.Sub(at) > m.gap {
+			delete(m.withdrawn, name)
+		}
+	}
+	if before != nil {
+		for _, name := range before.names {
+			if t.groups[name] == nil {
+				m.withdrawn[name] = now
+			}
+		}
+	}
+	close(m.changed)
+	m.changed = make(chan struct{})
+}
+
+func newTable(before *table, list []agl.Model, environ func(string) string, log *slog.Logger) *table {
+	t := &table{list: list, groups: map[string]*group{}, aliases: map[string][]string{}}
+	for i, m := range list {
 		if err := m.Validate(); err != nil {
 			log.Warn("model left out", "err", err)
 			continue
 		}
-		g := t.groups[m.Name]
+		if slices.ContainsFunc(list[i+1:], func(o agl.Model) bool { return o.Name == m.Name && o.Endpoint == m.Endpoint }) {
+			continue // named twice: what was said last holds
+		}
+		g, old := t.groups[m.Name], before.group(m.Name)
 		if g == nil {
-			g = &group{model: m.Name, turn: new(atomic.Uint32)}
-			if old := before.group(m.Name); old != nil {
-				g.turn = old.turn
+			g = &group{model: m.Name, choice: &sync.Mutex{}}
+			if old != nil {
+				g.choice = old.choice
 			}
 			t.groups[m.Name] = g
 			t.names = append(t.names, m.Name)
+			t.alias(m.Name)
 		}
-		if at := g.find(m.Endpoint); at != nil {
-			at.Model = m // named twice: what was said last holds
-			continue
-		}
-		b := &backend{Model: m, base: strings.TrimRight(m.Endpoint, "/")}
-		if old := before.group(m.Name).find(m.Endpoint); old != nil {
-			b.health = old.health
+		b := newBackend(m, environ)
+		if was := old.find(m.Endpoint); was != nil {
+			b.health = was.health
+			if was.Model != m {
+				b.forget()
+			}
 		} else {
 			b.health = &health{}
+			g.join(b)
 		}
+		b.limits.configure(m.Concurrency, m.RPM, m.TPM)
 		g.backends = append(g.backends, b)
 	}
 	return t
+}
+
+// leave sends the calls that wait for backends that the next table has not to
+// others. Those that backends have already go on to their end.
+func (t *table) leave(next *table) {
+	for name, g := range t.groups {
+		for _, b := range g.backends {
+			if next.group(name).find(b.Endpoint) == nil {
+				b.limits.remove()
+			}
+		}
+	}
 }
 
 func (t *table) group(name string) *group {
@@ -103,40 +135,79 @@ func (t *table) group(name string) *group {
 	return t.groups[name]
 }
 
-func (g *group) find(endpoint string) *backend {
-	if g == nil {
-		return nil
+// alias lists a name under itself and the ends of its path: a model that is
+// registered as /models/Qwen/Qwen3-8B is also Qwen/Qwen3-8B and Qwen3-8B.
+func (t *table) alias(name string) {
+	for end := strings.Trim(name, "/"); end != ""; _, end, _ = strings.Cut(end, "/") {
+		t.aliases[end] = append(t.aliases[end], name)
 	}
-	for _, b := range g.backends {
-		if b.Endpoint == endpoint {
-			return b
-		}
-	}
-	return nil
 }
 
-// target is the name by which the backend knows the model.
-func (b *backend) target() string {
-	if b.Target != "" {
-		return b.Target
+// find returns the backends of a model by its name or, when there is no such
+// name, by an end of the path that belongs to one name only. Callers may write
+// more of a path than was registered, or another one before the same end.
+func (t *table) find(name string) (g *group, several []string) {
+	if g := t.groups[name]; g != nil {
+		return g, nil
 	}
-	return b.Name
+	for end := strings.Trim(name, "/"); end != ""; _, end, _ = strings.Cut(end, "/") {
+		switch names := t.aliases[end]; len(names) {
+		case 0:
+		case 1:
+			return t.groups[names[0]], nil
+		default:
+			return nil, names
+		}
+	}
+	return nil, nil
 }
 
 // lookup returns the backends of a model, nil when it is not registered. A
-// model that was registered a moment ago is found.
+// model that was registered a moment ago is found, one that was withdrawn a
+// moment ago is waited for.
 func (m *models) lookup(ctx context.Context, name string) (*group, error) {
 	t, err := m.table(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if g := t.groups[name]; g != nil || m.source == nil {
+	if g, several := t.find(name); g != nil || several != nil || m.source == nil {
 		return g, nil
 	}
 	if err := m.refresh(ctx); err != nil {
 		return nil, err
 	}
-	return m.now.Load().groups[name], nil
+	var late <-chan time.Time
+	for {
+		m.changes.Lock()
+		changed, left := m.changed, m.comesBack(name)
+		m.changes.Unlock()
+		if g, several := m.now.Load().find(name); g != nil || several != nil || left <= 0 {
+			return g, nil
+		}
+		if late == nil {
+			timer := time.NewTimer(left)
+			defer timer.Stop()
+			late = timer.C
+		}
+		select {
+		case <-changed:
+		case <-late:
+			return nil, nil
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+	}
+}
+
+// comesBack returns how long a name that was withdrawn is waited for.
+func (m *models) comesBack(name string) (left time.Duration) {
+	last := name[strings.LastIndexByte(name, '/')+1:]
+	for gone, at := range m.withdrawn {
+		if gone == name || gone[strings.LastIndexByte(gone, '/')+1:] == last {
+			left = max(left, m.gap-time.Since(at))
+		}
+	}
+	return left
 }
 
 func (m *models) names(ctx context.Context) ([]string, error) {
@@ -184,9 +255,8 @@ func (m *models) refresh(ctx context.Context) error {
 		return fmt.Errorf("list models: %w", err)
 	}
 	list := slices.Concat(m.static, listed)
-	before := m.now.Load()
-	if before == nil || !slices.Equal(before.list, list) {
-		m.now.Store(newTable(before, list, m.log))
+	if before := m.now.Load(); before == nil || !slices.Equal(before.list, list) {
+		m.set(list)
 	}
 	m.checked.Store(time.Now().UnixNano())
 	return nil
@@ -200,7 +270,10 @@ func (m *models) unknownModel(name string) string {
 	}
 	t := m.now.Load()
 	if t == nil || len(t.names) == 0 {
-		return said + "; no model is: start the server with --model NAME=BASE_URL or register one with POST /api/models"
+		return said + "; no model is: start the server with --model NAME=BASE_URL or register one with 'agl models add NAME=BASE_URL'"
+	}
+	if _, several := t.find(name); several != nil {
+		return fmt.Sprintf("model %q could be any of %s; write the whole name", name, strings.Join(several, ", "))
 	}
 	return said + "; registered: " + strings.Join(t.names, ", ")
 }

@@ -63,6 +63,10 @@ func (c *call) circumstances(a *attributes) {
 	if c.failover != "" {
 		a.add(semconv.CallFailover, c.failover)
 	}
+	if c.retries > 0 {
+		a.add(semconv.CallRetries, int64(c.retries))
+		a.add(semconv.CallRetried, c.retried)
+	}
 	if len(c.refused) > 0 {
 		a.add(semconv.CallRefused, c.refused)
 	}

@@ -43,74 +43,122 @@ func newTransport(connect time.Duration) *http.Transport {
 	}
 }
 
-// send calls a backend, another one when the first cannot be reached, and
-// without the fields that it refuses. The answer's body is read through c.
-func (c *call) send(ctx context.Context, g *group) (*http.Response, error) {
+// sendSomewhere calls a backend, another one when the first cannot be reached,
+// and without the fields that it refuses.
+func (c *call) sendSomewhere() (*http.Response, error) {
+	var tried []*backend
 	for {
-		resp, err := c.sendOnce(ctx)
-		if err == nil {
-			return resp, nil
+		resp, err := c.sendOnce()
+		if err == nil || !isUnreachable(err) || c.sentContext().Err() != nil {
+			return resp, err
 		}
-		if !isUnreachable(err) || ctx.Err() != nil {
-			return nil, err
+		failed := c.backend
+		failed.down()
+		tried = append(tried, failed)
+		c.vacate()
+		if other := c.occupy(tried...); other != nil {
+			if errors.Is(other, errNoOther) {
+				return nil, err
+			}
+			return nil, other
 		}
-		c.backend.down()
-		if c.failover != "" {
-			return nil, err
+		c.p.cfg.Logger.WarnContext(c.r.Context(), "backend cannot be reached, calling another",
+			"model", failed.Name, "backend", failed.Endpoint, "other", c.backend.Endpoint, "err", err)
+		if c.failover == "" {
+			c.failover = failed.Endpoint
 		}
-		other := c.p.pick(g, c.rollout, c.backend)
-		if other == nil {
-			return nil, err
-		}
-		c.p.cfg.Logger.WarnContext(ctx, "backend cannot be reached, calling another",
-			"model", g.model, "backend", c.backend.Endpoint, "other", other.Endpoint, "err", err)
-		c.failover = c.backend.Endpoint
-		c.backend.load.Add(-1)
-		c.backend = other
 	}
 }
 
+// refusalHolds is how long a backend is spared what it refused. It may have been
+// started anew by then, with more that it knows.
+const refusalHolds = 10 * time.Minute
+
 // sendOnce calls the backend of c, again where it refuses fields that the
 // proxy had added.
-func (c *call) sendOnce(ctx context.Context) (*http.Response, error) {
+func (c *call) sendOnce() (*http.Response, error) {
+	if err := c.backend.noKey(); err != nil {
+		return nil, &unsentError{http.StatusServiceUnavailable, err}
+	}
 	p, refusal := c.planFor(c.backend)
 	if refusal != nil {
-		return nil, refusal
+		return nil, &unsentError{http.StatusBadRequest, refusal}
 	}
-	c.plan = p
+	c.plan, c.refused, c.failure = p, nil, nil
 	var spared []string
 	if c.recorded() {
-		if known := c.backend.refuses.Load(); known != nil {
-			spared = *known
-		}
+		spared = c.backend.spared(time.Now())
 	}
-	for {
+	var first *http.Response // the refusal that names no field
+	for learned := false; ; learned = true {
 		body, added := c.upstreamBody(spared)
-		resp, err := c.post(ctx, body)
+		resp, err := c.post(body)
 		if err != nil {
 			return nil, err
 		}
 		if resp.StatusCode < 400 {
-			if len(spared) > 0 {
-				c.backend.refuses.Store(&spared)
+			if learned {
+				c.backend.refused(spared, time.Now().Add(refusalHolds))
+			} else if len(added) > 0 {
+				c.backend.accepts.Store(true)
+			}
+			if c.recorded() {
 				c.refused = spared
 			}
 			return resp, nil
 		}
-		failed, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
-		_ = resp.Body.Close()
-		if err != nil {
+		if err := c.readFailure(resp); err != nil {
 			return nil, err
 		}
-		more := refusedFields(resp.StatusCode, failed, added)
+		if first != nil {
+			return first, nil // it was not the fields
+		}
+		more := refusedFields(resp.StatusCode, c.failure, added)
 		if len(more) == 0 {
-			resp.Body = io.NopCloser(bytes.NewReader(failed))
-			return resp, nil
+			if !c.maybeRefused(resp.StatusCode, added) {
+				return resp, nil
+			}
+			first, more = resp, added
 		}
 		spared = slices.Concat(spared, more)
-		c.p.cfg.Logger.InfoContext(ctx, "backend refuses fields that the proxy adds, calling it without",
+		c.p.cfg.Logger.InfoContext(c.r.Context(), "backend refuses fields that the proxy adds, calling it without",
 			"model", c.backend.Name, "backend", c.backend.Endpoint, "fields", more)
 	}
+}
+
+// readFailure reads what a failed answer says. The answer can still be read.
+func (c *call) readFailure(resp *http.Response) error {
+	said, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBytes))
+	if err != nil {
+		_ = resp.Body.Close()
+		return err
+	}
+	c.failure = said
+	if len(said) < maxErrorBytes {
+		_ = resp.Body.Close()
+		resp.Body = io.NopCloser(bytes.NewReader(said))
+		return nil
+	}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(said), resp.Body), resp.Body}
+	return nil
+}
+
+// maybeRefused reports whether a failure that names no field may be one of the
+// added fields all the same.
+func (c *call) maybeRefused(status int, added []string) bool {
+	if status != http.StatusBadRequest && status != http.StatusUnprocessableEntity || len(added) == 0 || c.backend.accepts.Load() {
+		return false
+	}
+	said := bytes.ToLower(c.failure)
+	for _, word := range [...]string{"extra input", "extra field", "unknown", "unrecognized", "unexpected", "unsupported", "not permitted", "additional propert"} {
+		if bytes.Contains(said, []byte(word)) {
+			return true
+		}
+	}
+	return false
 }
 
 // upstreamBody returns the body for the backend and the names of the fields
@@ -152,11 +200,43 @@ func refusedFields(status int, body []byte, added []string) []string {
 	return named
 }
 
-func (c *call) post(ctx context.Context, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.backend.base+c.plan.route, bytes.NewReader(body))
-	if err != nil {
+// begin makes a request to the backend: hangUp ends it, and so does the limit
+// when nothing comes.
+func (c *call) begin(body []byte) (err error) {
+	c.hangUp(errFinished)
+	ctx, end := context.WithCancelCause(c.r.Context())
+	c.end = end
+	if limit := c.p.cfg.UpstreamTimeout; limit > 0 {
+		c.first = time.AfterFunc(limit, func() { end(errFirstByte) })
+	}
+	c.sent, err = http.NewRequestWithContext(ctx, http.MethodPost, c.backend.url(c.plan.route), bytes.NewReader(body))
+	return err
+}
+
+// sentContext is the context of the request to the backend, which says why it
+// was ended.
+func (c *call) sentContext() context.Context {
+	if c.sent == nil {
+		return c.r.Context()
+	}
+	return c.sent.Context()
+}
+
+// hangUp ends the request to the backend, if there is one.
+func (c *call) hangUp(cause error) {
+	if c.first != nil {
+		c.first.Stop()
+	}
+	if c.end != nil {
+		c.end(cause)
+	}
+}
+
+func (c *call) post(body []byte) (*http.Response, error) {
+	if err := c.begin(body); err != nil {
 		return nil, err
 	}
+	req := c.sent
 	copyHeaders(req.Header, c.r.Header, requestOnly)
 	// Without a value the transport would add its own name.
 	if req.Header["User-Agent"] == nil {
@@ -164,15 +244,18 @@ func (c *call) post(ctx context.Context, body []byte) (*http.Response, error) {
 	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("Accept-Encoding", "identity")
-	if c.backend.APIKey != "" {
-		req.Header.Set("Authorization", "Bearer "+c.backend.APIKey)
-	}
+	c.backend.authorize(req.Header)
 	// Present but empty: lets the transport send the call again when an idle
 	// connection turns out to be dead, and is not sent itself.
 	if req.Header["Idempotency-Key"] == nil {
 		req.Header["Idempotency-Key"] = []string{}
 	}
-	return c.p.cfg.Transport.RoundTrip(req)
+	resp, err := c.p.cfg.Transport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	resp.Body = &timedReader{src: resp.Body, first: c.first, idle: c.p.cfg.UpstreamIdleTimeout, cancel: c.end}
+	return resp, nil
 }
 
 // hopByHop are headers that concern one connection only.

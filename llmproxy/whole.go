@@ -20,7 +20,7 @@ func (c *call) relayWhole(ctx context.Context, resp *http.Response) {
 		c.sendFailed(ctx, err)
 		return
 	}
-	if c.recorded() || c.plan.translate != nil {
+	if c.gathers() {
 		gather := c.plan.gather()
 		if err = gather.AddWhole(body); err != nil {
 			c.problem, c.message = semconv.ProblemUpstreamError, err.Error()

@@ -33,6 +33,8 @@ const (
 	CallStatus       = "agentlightning.call.status"   // HTTP status of the backend's answer
 	CallFailover     = "agentlightning.call.failover" // base URL of a backend that could not be reached before
 	CallRefused      = "agentlightning.call.refused"  // fields that the backend does not accept and was spared
+	CallRetries      = "agentlightning.call.retries"  // how often the call was sent again
+	CallRetried      = "agentlightning.call.retried"  // why it was sent again the last time
 	CallMessage      = "agentlightning.call.message"  // what went wrong, in words; beside [CallProblem]
 )
 
