@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"agentlightning/learner"
+	"agentlightning/rl"
 )
 
 // A row of a prompt of two tokens and a completion of two that were worth it.
@@ -15,12 +16,12 @@ func ExampleBatch() {
 			Logprobs:   []float32{0, 0, -0.7, -0.1},
 			Advantages: []float32{0, 0, 1.2, 1.2},
 		}},
-		Options: learner.Options{Objective: learner.PolicyGradient, LearningRate: 6e-4, Epochs: 4, ClipLow: 0.2, ClipHigh: 0.3},
+		Options: learner.Options{Objective: learner.PolicyGradient, LearningRate: 6e-4, Epochs: 4, Loss: rl.Loss{Clip: rl.Clip{Low: 0.2, High: 0.3}}},
 	}
 	fmt.Println(b.Validate())
 	b.Rows[0].Logprobs = nil
 	fmt.Println(b.Validate())
 	// Output:
 	// <nil>
-	// invalid batch: row 0: 0 logprobs and 4 advantages for 4 tokens
+	// invalid batch: row 0: 0 logprobs for 4 tokens
 }

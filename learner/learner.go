@@ -3,14 +3,20 @@
 // An algorithm turns what agents did into a [Batch] of token sequences with a
 // mask and an advantage on every sampled token, and hands it to a [Learner].
 // The built-in one is in learner/native; others stand in front of engines and
-// services that exist. The package holds no arithmetic: losses and advantages
-// are described in package rl.
+// services that exist. Losses are described in package rl; this package holds
+// no arithmetic.
+//
+// What only some learners can do is an interface of its own, found by
+// assertion: [Scorer] and [Critic].
 package learner
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
+
+	"agentlightning/rl"
 )
 
 // Objective says what an update minimises.
@@ -18,10 +24,9 @@ type Objective string
 
 const (
 	// Imitation is the negative log-likelihood of the masked tokens
-	// (supervised fine-tuning). Advantages and Logprobs are not used.
+	// (supervised fine-tuning).
 	Imitation Objective = "imitation"
-	// PolicyGradient is the clipped importance-weighted policy-gradient
-	// objective over the masked tokens.
+	// PolicyGradient is [Options.Loss] over the masked tokens.
 	PolicyGradient Objective = "policy_gradient"
 )
 
@@ -34,24 +39,48 @@ type Row struct {
 	// the token was sampled by the policy (or is a target of
 	// imitation), 0 elsewhere. Mask[0] is ignored: nothing predicts it.
 	Mask []float32
-	// Logprobs are the log-probabilities under the policy that sampled the
-	// tokens. Read only where Mask is not 0 and the objective needs them.
+
+	// The rest is read by policy gradients only, and only where Mask is not 0.
+
+	// Logprobs are what ratios are taken against: log-probabilities under the
+	// policy that sampled the tokens, or, when Correction makes up for the
+	// difference, under the weights before the update.
 	Logprobs []float32
-	// Advantages weigh each masked token. Read only by policy gradients.
+	// Advantages weigh each masked token.
 	Advantages []float32
+	// Correction multiplies the surrogate of each token; nil means 1.
+	Correction []float32
+	// Reference are log-probabilities under the reference policy; needed when
+	// the loss has a KL term.
+	Reference []float32
+	// Rollout names the rollout that the row is of; needed by [rl.RolloutMean].
+	Rollout string
+	// Returns are what a critic should have said, Values what it said before the
+	// update; needed when Options.Critic trains one.
+	Returns, Values []float32
 }
 
 // Options tell how one update walks over its batch. The zero value of a field
-// means the learner's documented default.
+// means the learner's documented default. A learner that cannot honour a field
+// returns [ErrInvalid]; it never ignores one.
 type Options struct {
 	Objective    Objective
 	LearningRate float64 // step size of the optimiser; must be > 0
 	Epochs       int     // passes over the rows; 0 means 1
 	Minibatch    int     // rows an optimiser step; 0 means all rows at once
-	ClipLow      float64 // lower clip: ratio is kept above 1-ClipLow; 0 means 0.2
-	ClipHigh     float64 // upper clip: ratio is kept below 1+ClipHigh; 0 means ClipLow
-	MaxGradNorm  float64 // gradients are scaled down to this norm; 0 means 1
-	Seed         int64   // order of rows within the epochs
+	// Loss is that of policy gradients; the zero value is PPO's clipped loss with
+	// the mean over tokens. Weights are shares of the whole batch; every optimiser
+	// step divides by those of its rows ([rl.Loss.Shares], [rl.Loss.Divisor]).
+	Loss        rl.Loss
+	Critic      CriticOptions
+	MaxGradNorm float64 // gradients are scaled down to this norm; 0 means 1
+	Seed        int64   // order of rows within the epochs
+}
+
+// CriticOptions train a critic beside the policy, on the rows' Returns.
+type CriticOptions struct {
+	LearningRate float64 // 0 trains none
+	Clip         float64 // see [rl.ValueLoss]; 0 means no clip
 }
 
 // Batch is the input of one update.
@@ -69,21 +98,64 @@ func (b Batch) Validate() error {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
 	for i, r := range b.Rows {
-		n := len(r.IDs)
-		if len(r.Mask) != n {
-			return fmt.Errorf("%w: row %d: %d mask entries for %d tokens", ErrInvalid, i, len(r.Mask), n)
+		if err := r.validate(b.Options); err != nil {
+			return fmt.Errorf("%w: row %d: %w", ErrInvalid, i, err)
 		}
-		if b.Options.Objective == PolicyGradient && (len(r.Logprobs) != n || len(r.Advantages) != n) {
-			return fmt.Errorf("%w: row %d: %d logprobs and %d advantages for %d tokens",
-				ErrInvalid, i, len(r.Logprobs), len(r.Advantages), n)
+	}
+	return nil
+}
+
+func (r *Row) validate(o Options) error {
+	n := len(r.IDs)
+	if len(r.Mask) != n {
+		return fmt.Errorf("%d mask entries for %d tokens", len(r.Mask), n)
+	}
+	if o.Objective != PolicyGradient {
+		return nil
+	}
+	for _, c := range []struct {
+		name   string
+		values []float32
+		needed bool
+	}{
+		{"logprobs", r.Logprobs, true},
+		{"advantages", r.Advantages, true},
+		{"corrections", r.Correction, r.Correction != nil},
+		{"reference logprobs", r.Reference, o.Loss.KL.Coefficient != 0},
+		{"returns", r.Returns, o.Critic.LearningRate > 0},
+		{"values", r.Values, o.Critic.LearningRate > 0},
+	} {
+		if !c.needed {
+			continue
 		}
+		if len(c.values) != n {
+			return fmt.Errorf("%d %s for %d tokens", len(c.values), c.name, n)
+		}
+		for t, v := range c.values {
+			if r.Mask[t] != 0 && (math.IsNaN(float64(v)) || math.IsInf(float64(v), 0)) {
+				return fmt.Errorf("token %d: %s are %v: must be finite", t, c.name, v)
+			}
+		}
+	}
+	if o.Loss.Aggregation == rl.RolloutMean && r.Rollout == "" {
+		return errors.New("no rollout, which the aggregation rollout_mean needs")
 	}
 	return nil
 }
 
 func (o Options) validate() error {
 	switch o.Objective {
-	case Imitation, PolicyGradient:
+	case Imitation:
+		if o.Loss != (rl.Loss{}) {
+			return fmt.Errorf("loss %+v: imitation has none to choose", o.Loss)
+		}
+		if o.Critic != (CriticOptions{}) {
+			return fmt.Errorf("critic %+v: imitation has no returns to learn from", o.Critic)
+		}
+	case PolicyGradient:
+		if err := o.Loss.Validate(); err != nil {
+			return err
+		}
 	default:
 		return fmt.Errorf("objective %q: must be %s or %s", o.Objective, Imitation, PolicyGradient)
 	}
@@ -94,10 +166,12 @@ func (o Options) validate() error {
 		return fmt.Errorf("epochs %d: must not be negative", o.Epochs)
 	case o.Minibatch < 0:
 		return fmt.Errorf("minibatch %d: must not be negative", o.Minibatch)
-	case !(o.ClipLow >= 0 && o.ClipLow <= 1):
-		return fmt.Errorf("lower clip %v: must be between 0 and 1", o.ClipLow)
-	case !(o.ClipHigh >= 0):
-		return fmt.Errorf("upper clip %v: must not be negative", o.ClipHigh)
+	case !(o.Critic.LearningRate >= 0):
+		return fmt.Errorf("critic's learning rate %v: must not be negative", o.Critic.LearningRate)
+	case !(o.Critic.Clip >= 0):
+		return fmt.Errorf("critic's clip %v: must not be negative", o.Critic.Clip)
+	case o.Critic.Clip > 0 && o.Critic.LearningRate == 0:
+		return fmt.Errorf("critic's clip %v: there is no critic without a learning rate of its own", o.Critic.Clip)
 	case !(o.MaxGradNorm >= 0):
 		return fmt.Errorf("largest gradient norm %v: must not be negative", o.MaxGradNorm)
 	}
@@ -107,7 +181,9 @@ func (o Options) validate() error {
 // Metrics describe one update, averaged over its optimiser steps and weighted
 // by masked tokens. Names follow the field: loss, grad_norm, entropy, tokens,
 // rows, seconds, and for policy gradients clip_fraction, approx_kl (the k3
-// estimate) and ratio_mean. Without a masked token there are no averages.
+// estimate), ratio_mean, with a dual clip dual_clip_fraction, with a KL term
+// reference_kl, with a critic value_loss. Without a masked token there are no
+// averages.
 type Metrics map[string]float64
 
 // Learner updates the weights of one policy. Methods are safe for concurrent
@@ -126,4 +202,20 @@ type Learner interface {
 	Load(ctx context.Context, dir string) error
 	// Close releases what the learner holds.
 	Close() error
+}
+
+// Scorer tells what a policy thinks of tokens. A learner that is one can make up
+// for captured log-probabilities that are not its own ([rl.Correction]); a
+// frozen policy that is one can be a reference for a KL term.
+type Scorer interface {
+	// Score returns the log-probability of every masked token of each row, one
+	// entry a token, 0 off the mask. Only IDs and Mask are read.
+	Score(ctx context.Context, rows []Row) ([][]float32, error)
+}
+
+// Critic tells how much reward a policy may still expect before each token.
+type Critic interface {
+	// Values returns the value before every masked token of each row, one entry a
+	// token, 0 off the mask. Only IDs and Mask are read.
+	Values(ctx context.Context, rows []Row) ([][]float32, error)
 }

@@ -3,10 +3,15 @@
 //
 // The way of a batch is
 //
-//	calls of an attempt ──adapter.Trajectories──▶ training rows
-//	rewards of a group ──GroupAdvantages──▶ one advantage a rollout
-//	rows + advantages  ──RolloutWeights──▶ weight of every sampled token
-//	log-probabilities  ──Clip.Token / PolicyLoss──▶ loss, gradient, metrics
+//	rewards of a group    ──Advantages──▶  one advantage a rollout
+//	captured and current
+//	log-probabilities     ──Correction.Apply──▶  weights and what is rejected
+//	log-probabilities,
+//	advantages, weights   ──Loss.Sequence, Loss.Evaluate──▶  loss, gradient, metrics
+//
+// Every formula names the paper that it is from. Where a recorded value of the
+// Python trainers disagrees with a paper, the recording wins, and the comment
+// says so.
 //
 // A rollout is one attempt at a task, a group the rollouts of one task that are
 // compared with one another, a row a sequence of tokens of which some were

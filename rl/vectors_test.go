@@ -2,9 +2,13 @@ package rl_test
 
 import (
 	"encoding/json"
+	"errors"
 	"math"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -52,9 +56,50 @@ func rowsNear(t *testing.T, what string, got, want [][]float32) {
 	}
 }
 
-// TestVectorAdvantages covers the cases of advantage_estimators.json whose
-// estimator is grpo and whose dtype is float32; the other estimators and the
-// rounding to bfloat16 are not offered.
+// dtypeNear compares with the tolerances of the recordings: float32 to 1e-6, and
+// bfloat16, which this package does not round to, to one hundredth.
+func dtypeNear(dtype string, got, want float64) bool {
+	if dtype == "bfloat16" {
+		return math.Abs(got-want) <= 1e-2*max(math.Abs(want), 1e-2)
+	}
+	return near(got, want)
+}
+
+func compareRows(t *testing.T, what, dtype string, got, want [][]float32) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%s: %d rows, want %d", what, len(got), len(want))
+	}
+	for i := range want {
+		for j := range want[i] {
+			if !dtypeNear(dtype, float64(got[i][j]), float64(want[i][j])) {
+				t.Errorf("%s: [%d][%d] = %v, want %v", what, i, j, got[i][j], want[i][j])
+			}
+		}
+	}
+}
+
+// estimators are the names of the recordings for ours. What verl calls
+// rloo_vectorized differs from rloo in groups of one only, which it gives 0.
+var estimators = map[string]rl.Estimator{
+	"grpo": rl.GRPO, "rloo": rl.RLOO, "rloo_vectorized": rl.RLOO,
+	"reinforce_plus_plus": rl.ReinforcePP, "reinforce_plus_plus_baseline": rl.ReinforcePPBaseline,
+	"opo": rl.OPO, "gpg": rl.GPG, "grpo_passk": rl.PassK,
+}
+
+func recorded(name string, std bool) rl.AdvantageConfig {
+	c := rl.AdvantageConfig{Estimator: estimators[name], KeepConstant: true}
+	if c.Estimator == rl.ReinforcePP {
+		return c
+	}
+	c.WithoutStd = !std && (c.Estimator == rl.GRPO || c.Estimator == rl.PassK)
+	if c.MinMembers = 1; name == "rloo_vectorized" {
+		c.MinMembers = 2
+	}
+	return c
+}
+
+// TestVectorAdvantages covers every case of advantage_estimators.json.
 func TestVectorAdvantages(t *testing.T) {
 	t.Parallel()
 	type vector struct {
@@ -67,31 +112,88 @@ func TestVectorAdvantages(t *testing.T) {
 		Mask      [][]float32 `json:"response_mask"`
 		Expected  struct {
 			Advantages [][]float32 `json:"advantages"`
+			Returns    [][]float64 `json:"returns"`
+			Error      string      `json:"error"`
 		} `json:"expected"`
 	}
 	ran := 0
 	for _, v := range load[vector](t, "advantage_estimators.json") {
-		if v.Estimator != "grpo" || v.Dtype != "float32" {
-			continue
-		}
 		ran++
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
 			members := make([]rl.Member, len(v.Rewards))
 			for i := range members {
-				members[i] = rl.Member{Group: v.UIDs[i], Reward: &v.Rewards[i]}
+				members[i] = rl.Member{Group: v.UIDs[i], Reward: &v.Rewards[i], Tokens: ones(v.Mask[i])}
 			}
-			got, _ := rl.GroupAdvantages(members, rl.AdvantageConfig{WithoutStd: !v.Std, KeepConstant: true, MinMembers: 1})
+			got, _, err := rl.Advantages(members, recorded(v.Estimator, v.Std))
+			if v.Expected.Error != "" {
+				if !errors.Is(err, rl.ErrInvalid) {
+					t.Fatalf("Advantages = %v, want an error like %q", err, v.Expected.Error)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
 			rows := make([][]float32, len(got))
 			for i, a := range got {
 				rows[i] = broadcast(a.Value, v.Mask[i])
 			}
-			rowsNear(t, "advantages", rows, v.Expected.Advantages)
+			compareRows(t, "advantages", v.Dtype, rows, v.Expected.Advantages)
+			if v.Estimator == "reinforce_plus_plus" {
+				compareReturns(t, v.Rewards, v.Mask, v.Expected.Returns, v.Expected.Advantages)
+			}
 		})
 	}
-	if ran != 12 {
-		t.Errorf("%d cases ran, want 12", ran)
+	if ran != 78 {
+		t.Errorf("%d cases ran, want 78", ran)
 	}
+}
+
+// compareReturns computes REINFORCE++ token by token, which must agree with
+// what is computed rollout by rollout.
+func compareReturns(t *testing.T, rewards []float64, masks [][]float32, wantReturns [][]float64, want [][]float32) {
+	t.Helper()
+	mask, placed := make([][]float64, len(masks)), make([][]float64, len(masks))
+	for i, row := range masks {
+		mask[i], placed[i] = make([]float64, len(row)), make([]float64, len(row))
+		last := 0
+		for j, m := range row {
+			if mask[i][j] = float64(m); m != 0 {
+				last = j
+			}
+		}
+		placed[i][last] = rewards[i]
+	}
+	returns, err := rl.Returns(placed, mask, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range returns {
+		for j := range returns[i] {
+			if mask[i][j] != 0 && !near(returns[i][j], wantReturns[i][j]) {
+				t.Errorf("returns: [%d][%d] = %v, want %v", i, j, returns[i][j], wantReturns[i][j])
+			}
+		}
+	}
+	if err := rl.Whiten(returns, mask); err != nil {
+		t.Fatal(err)
+	}
+	for i := range want {
+		for j := range want[i] {
+			if !near(returns[i][j], float64(want[i][j])) {
+				t.Errorf("whitened returns: [%d][%d] = %v, want %v", i, j, returns[i][j], want[i][j])
+			}
+		}
+	}
+}
+
+func ones(mask []float32) int {
+	n := 0
+	for _, m := range mask {
+		n += int(m)
+	}
+	return n
 }
 
 func broadcast(value float64, mask []float32) []float32 {
@@ -102,9 +204,8 @@ func broadcast(value float64, mask []float32) []float32 {
 	return out
 }
 
-// TestVectorRolloutAdvantages covers rollout_level_advantage.json: one member a
-// rollout, however many rows; grpo and float32, without the cases that are
-// errors there (contradicting rows cannot be expressed here).
+// TestVectorRolloutAdvantages covers every case of
+// rollout_level_advantage.json.
 func TestVectorRolloutAdvantages(t *testing.T) {
 	t.Parallel()
 	type vector struct {
@@ -123,34 +224,40 @@ func TestVectorRolloutAdvantages(t *testing.T) {
 	}
 	ran := 0
 	for _, v := range load[vector](t, "rollout_level_advantage.json") {
-		if v.Estimator != "grpo" || v.Dtype != "float32" || v.Expected.Error != "" {
-			continue
-		}
 		ran++
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
-			var members []rl.Member
-			place := map[string]int{}
-			for i, id := range v.Rollouts {
-				if _, ok := place[id]; !ok {
-					place[id] = len(members)
-					members = append(members, rl.Member{Group: v.UIDs[i], Reward: &v.Rewards[i]})
+			rows := make([]rl.Row, len(v.Rollouts))
+			for i := range rows {
+				rows[i] = rl.Row{Rollout: v.Rollouts[i], Group: v.UIDs[i], Reward: v.Rewards[i], Tokens: ones(v.Mask[i])}
+			}
+			members, index, err := rl.ByRollout(rows)
+			if v.Expected.Error != "" {
+				if !errors.Is(err, rl.ErrInvalid) || !strings.Contains(err.Error(), `"r1"`) {
+					t.Fatalf("ByRollout = %v, want an error like %q", err, v.Expected.Error)
 				}
+				return
 			}
-			got, _ := rl.GroupAdvantages(members, rl.AdvantageConfig{WithoutStd: v.Std != nil && !*v.Std, KeepConstant: true, MinMembers: 1})
-			rows := make([][]float32, len(v.Rollouts))
-			for i, id := range v.Rollouts {
-				rows[i] = broadcast(got[place[id]].Value, v.Mask[i])
+			if err != nil {
+				t.Fatal(err)
 			}
-			rowsNear(t, "advantages", rows, v.Expected.Advantages)
+			got, _, err := rl.Advantages(members, recorded(v.Estimator, v.Std == nil || *v.Std))
+			if err != nil {
+				t.Fatal(err)
+			}
+			out := make([][]float32, len(rows))
+			for i := range rows {
+				out[i] = broadcast(got[index[i]].Value, v.Mask[i])
+			}
+			compareRows(t, "advantages", v.Dtype, out, v.Expected.Advantages)
 		})
 	}
-	if ran < 8 {
-		t.Errorf("%d cases ran, want at least 8", ran)
+	if ran != 36 {
+		t.Errorf("%d cases ran, want 36", ran)
 	}
 }
 
-// TestVectorNormalisation covers every float32 case of
+// TestVectorNormalisation covers every case of
 // per_rollout_normalisation.json.
 func TestVectorNormalisation(t *testing.T) {
 	t.Parallel()
@@ -161,17 +268,31 @@ func TestVectorNormalisation(t *testing.T) {
 		Mask       [][]float32 `json:"response_mask"`
 		Rollouts   []string    `json:"rollout_ids"`
 		Rows       int         `json:"num_trained_rows"`
+		PerToken   float64     `json:"expected_per_token_float32"`
 		Expected   struct {
 			Advantages [][]float32 `json:"advantages"`
 			Error      string      `json:"error"`
 		} `json:"expected"`
 	}
+	ran := 0
 	for _, v := range load[vector](t, "per_rollout_normalisation.json") {
-		if v.Dtype != "float32" {
-			continue
-		}
+		ran++
 		t.Run(v.Name, func(t *testing.T) {
 			t.Parallel()
+			if v.Name == "token_count_rounding" { // 257 tokens in one of three rows
+				row, rest := make([]float32, 257), []float32{0}
+				for i := range row {
+					row[i] = 1
+				}
+				advantages := [][]float32{append([]float32(nil), row...), {1}, {1}}
+				if err := rl.NormalizeAdvantages(advantages, [][]float32{row, rest, rest}, []string{"A", "B", "C"}, 3); err != nil {
+					t.Fatal(err)
+				}
+				if !near(float64(advantages[0][0]), v.PerToken) {
+					t.Errorf("advantage of a token = %v, want %v", advantages[0][0], v.PerToken)
+				}
+				return
+			}
 			err := rl.NormalizeAdvantages(v.Advantages, v.Mask, v.Rollouts, v.Rows)
 			if v.Expected.Error != "" {
 				if err == nil {
@@ -182,13 +303,16 @@ func TestVectorNormalisation(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			rowsNear(t, "advantages", v.Advantages, v.Expected.Advantages)
+			compareRows(t, "advantages", v.Dtype, v.Advantages, v.Expected.Advantages)
 		})
+	}
+	if ran != 13 {
+		t.Errorf("%d cases ran, want 13", ran)
 	}
 }
 
-// TestVectorLoss covers the per_rollout_mean cases of policy_loss.json; the
-// factor for data-parallel workers is applied by the test.
+// TestVectorLoss covers every case of policy_loss.json; the factor for
+// data-parallel workers is applied by the test.
 func TestVectorLoss(t *testing.T) {
 	t.Parallel()
 	type vector struct {
@@ -220,23 +344,23 @@ func TestVectorLoss(t *testing.T) {
 	}
 	ran := 0
 	for _, v := range load[vector](t, "policy_loss.json") {
-		if v.Mode != "per_rollout_mean" {
-			continue
-		}
 		ran++
-		t.Run(v.Name, func(t *testing.T) {
+		t.Run(v.Mode+"/"+v.Name, func(t *testing.T) {
 			t.Parallel()
-			clip := rl.Clip{Low: v.Config.Clip, High: v.Config.Clip, Dual: v.Config.Dual}
+			loss := rl.Loss{Clip: rl.Clip{Low: v.Config.Clip, High: v.Config.Clip, Dual: v.Config.Dual}, Aggregation: rl.TokenSum}
+			if v.Mode == "cispo_per_rollout_mean" {
+				loss.Surrogate, loss.Clip.Dual = rl.CISPO, 0
+			}
 			if v.Config.Low != nil {
-				clip.Low = *v.Config.Low
+				loss.Clip.Low = *v.Config.Low
 			}
 			if v.Config.High != nil {
-				clip.High = *v.Config.High
+				loss.Clip.High = *v.Config.High
 			}
 			workers := max(v.Config.Batch.Workers, 1)
-			got, err := rl.PolicyLoss(rl.LossInput{
+			got, err := loss.Evaluate(rl.Batch{
 				Logprobs: v.Logprobs, Old: v.Old, Advantages: v.Advantages, Mask: v.Mask, Correction: v.Correction,
-			}, clip, rl.TokenSum)
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -263,8 +387,168 @@ func TestVectorLoss(t *testing.T) {
 			rowsNear(t, "gradient", got.Gradient, v.Expected.Gradient)
 		})
 	}
-	if ran != 10 {
-		t.Errorf("%d cases ran, want 10", ran)
+	if ran != 20 {
+		t.Errorf("%d cases ran, want 20", ran)
+	}
+}
+
+// TestVectorCorrection covers every case of rollout_correction.json. Extremes
+// at the sequence level are left out: those of the recording are not truncated,
+// all others are.
+func TestVectorCorrection(t *testing.T) {
+	t.Parallel()
+	type vector struct {
+		Name   string `json:"name"`
+		Params struct {
+			Level     string          `json:"rollout_is"`
+			Threshold json.RawMessage `json:"rollout_is_threshold"`
+			Normalize bool            `json:"rollout_is_batch_normalize"`
+			Reject    string          `json:"rollout_rs"`
+			RejectAt  json.RawMessage `json:"rollout_rs_threshold"`
+		} `json:"params"`
+		LogRatio [][]float32 `json:"log_ratio"`
+		Mask     [][]float32 `json:"response_mask"`
+		Expected struct {
+			Weights [][]float32        `json:"rollout_is_weights"`
+			Mask    [][]float32        `json:"response_mask"`
+			Metrics map[string]float64 `json:"metrics"`
+		} `json:"expected"`
+	}
+	bounds := func(raw json.RawMessage) (low, high float64) {
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			_ = json.Unmarshal(raw, &high)
+			return 0, high
+		}
+		before, after, _ := strings.Cut(text, "_")
+		return number(t, before), number(t, after)
+	}
+	ran := 0
+	for _, v := range load[vector](t, "rollout_correction.json") {
+		ran++
+		t.Run(v.Name, func(t *testing.T) {
+			t.Parallel()
+			var c rl.Correction
+			if v.Params.Level != "" {
+				c = rl.Correction{Weights: rl.Level(v.Params.Level), Normalize: v.Params.Normalize}
+				c.Floor, c.Cap = bounds(v.Params.Threshold)
+			}
+			if v.Params.Reject != "" {
+				at := strings.LastIndex(v.Params.Reject, "_")
+				c.Reject = rl.Rejection{Over: rl.Over(v.Params.Reject[:at]), Estimator: rl.KLEstimator(v.Params.Reject[at+1:])}
+				c.Reject.Low, c.Reject.High = bounds(v.Params.RejectAt)
+			}
+			zeros := make([][]float32, len(v.Mask))
+			for i := range zeros {
+				zeros[i] = make([]float32, len(v.Mask[i]))
+			}
+			got, err := c.Apply(v.LogRatio, zeros, v.Mask)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if v.Expected.Mask != nil {
+				rowsNear(t, "mask", got.Mask, v.Expected.Mask)
+			}
+			if v.Expected.Weights == nil {
+				return
+			}
+			rowsNear(t, "weights", got.Weights, v.Expected.Weights)
+			m := v.Expected.Metrics
+			for name, value := range map[string]float64{
+				"rollout_is_mean": got.Mean, "rollout_is_std": got.Std, "rollout_is_min": got.Min, "rollout_is_max": got.Max,
+				"rollout_is_ratio_fraction_high": got.ShareHigh, "rollout_is_ratio_fraction_low": got.ShareLow,
+				"rollout_is_eff_sample_size": got.EffectiveShare,
+			} {
+				extreme := name == "rollout_is_min" || name == "rollout_is_max"
+				if !(extreme && c.Weights == rl.PerSequence) && !near(value, m[name]) {
+					t.Errorf("%s = %v, want %v", name, value, m[name])
+				}
+			}
+		})
+	}
+	if ran != 8 {
+		t.Errorf("%d cases ran, want 8", ran)
+	}
+}
+
+func number(t *testing.T, text string) float64 {
+	t.Helper()
+	v, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return v
+}
+
+// TestVectorGroups covers group_helpers.json. The number of groups whose
+// rewards span exactly 0 counts rewards that differ in the last bits as
+// different, our statistics count them as equal, as rows are dropped.
+func TestVectorGroups(t *testing.T) {
+	t.Parallel()
+	type vector struct {
+		Name     string    `json:"name"`
+		Rewards  []float64 `json:"row_rewards"`
+		UIDs     []string  `json:"uids"`
+		Expected struct {
+			Rows    []int          `json:"same_reward_row_indices"`
+			Metrics map[string]int `json:"group_metrics"`
+		} `json:"expected"`
+	}
+	for _, v := range load[vector](t, "group_helpers.json") {
+		got := rl.ConstantRows(v.Rewards, v.UIDs)
+		if diff := cmp.Diff(v.Expected.Rows, append([]int{}, got...)); diff != "" {
+			t.Errorf("%s: rows (-want +got):\n%s", v.Name, diff)
+		}
+		members := make([]rl.Member, len(v.Rewards))
+		for i := range members {
+			members[i] = rl.Member{Group: v.UIDs[i], Reward: &v.Rewards[i]}
+		}
+		_, stats, err := rl.Advantages(members, rl.AdvantageConfig{MinMembers: 1})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := v.Expected.Metrics["training/n_groups"]; stats.Groups != want {
+			t.Errorf("%s: %d groups, want %d", v.Name, stats.Groups, want)
+		}
+		want := v.Expected.Metrics["training/n_zero_adv_groups"]
+		if v.Name == "close_within_tolerance" {
+			want = 1
+		}
+		if stats.GroupsConstant != want {
+			t.Errorf("%s: %d constant groups, want %d", v.Name, stats.GroupsConstant, want)
+		}
+	}
+}
+
+// TestVectorMinibatches covers batch_rounding.json.
+func TestVectorMinibatches(t *testing.T) {
+	t.Parallel()
+	type vector struct {
+		Rows     int  `json:"rows_after_marked_drop"`
+		Size     int  `json:"ppo_mini_batch_size"`
+		N        int  `json:"rollout_n"`
+		Most     *int `json:"max_ppo_update_times"`
+		Expected struct {
+			Kept    int `json:"kept_rows"`
+			Updates int `json:"updates"`
+		} `json:"expected"`
+	}
+	for _, v := range load[vector](t, "batch_rounding.json") {
+		rewards, groups := make([]float64, v.Rows), make([]string, v.Rows)
+		for i := range rewards {
+			groups[i] = string(rune('a' + i/v.N))
+		}
+		most := 0
+		if v.Most != nil {
+			most = *v.Most
+		}
+		kept, err := rl.WholeMinibatches(rewards, groups, v.Size*v.N, most, rand.New(rand.NewPCG(1, 2)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(kept) != v.Expected.Kept || len(kept)/(v.Size*v.N) != v.Expected.Updates {
+			t.Errorf("WholeMinibatches of %d rows by %d: %d rows, want %d", v.Rows, v.Size*v.N, len(kept), v.Expected.Kept)
+		}
 	}
 }
 
@@ -312,7 +596,10 @@ func TestVectorEndToEnd(t *testing.T) {
 	for i := range v.Rollouts {
 		members = append(members, rl.Member{Group: v.Rollouts[i].Data, Reward: &v.Rollouts[i].Reward})
 	}
-	advantages, _ := rl.GroupAdvantages(members, rl.AdvantageConfig{})
+	advantages, _, err := rl.Advantages(members, rl.AdvantageConfig{})
+	if err != nil {
+		t.Fatal(err)
+	}
 	var ids []string
 	var rows, masks [][]float32
 	for i, r := range v.Rollouts {
@@ -335,8 +622,8 @@ func TestVectorEndToEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	rowsNear(t, "normalised advantages", rows, want.Normalised)
-	loss, err := rl.PolicyLoss(rl.LossInput{Logprobs: want.Logprobs, Old: want.Old, Advantages: rows, Mask: masks},
-		rl.Clip{Low: v.Params.Clip, High: v.Params.Clip, Dual: v.Params.Dual}, rl.TokenSum)
+	loss, err := rl.Loss{Clip: rl.Clip{Low: v.Params.Clip, High: v.Params.Clip, Dual: v.Params.Dual}, Aggregation: rl.TokenSum}.
+		Evaluate(rl.Batch{Logprobs: want.Logprobs, Old: want.Old, Advantages: rows, Mask: masks})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -51,14 +51,18 @@ func (a *arms) Update(_ context.Context, b learner.Batch) (learner.Metrics, erro
 	defer a.mu.Unlock()
 	a.version++
 	a.batches = append(a.batches, b)
-	clip := rl.Clip{Low: b.Options.ClipLow, High: b.Options.ClipHigh}
+	loss := b.Options.Loss.Resolved()
 	for _, row := range b.Rows {
 		for i := 1; i < len(row.IDs); i++ {
 			if row.Mask[i] == 0 {
 				continue
 			}
 			prompt, token := row.IDs[i-1], row.IDs[i]
-			g := clip.Token(a.logprob(prompt, token), float64(row.Logprobs[i]), float64(row.Advantages[i])).Gradient
+			var out [1]rl.TokenLoss
+			loss.Sequence([]rl.Token{{
+				Logprob: a.logprob(prompt, token), Old: float64(row.Logprobs[i]), Advantage: float64(row.Advantages[i]), Correction: 1,
+			}}, out[:])
+			g := out[0].Gradient
 			for t := range int32(2) {
 				d := -math.Exp(a.logprob(prompt, t))
 				if t == token {

@@ -28,19 +28,14 @@ type Config struct {
 	Epochs int
 	// Minibatch is the number of rows of one optimiser step; 0 means all.
 	Minibatch int
-	// ClipLow and ClipHigh bound the importance ratio to [1-ClipLow, 1+ClipHigh];
-	// 0 means 0.2 and 0.28 (clip-higher, DAPO, arXiv:2503.14476).
-	ClipLow, ClipHigh float64
+	// Loss is what an update minimises. Without bounds of its own, PPO's clipped
+	// loss is kept within 0.2 and 0.28 (clip-higher, DAPO, arXiv:2503.14476).
+	Loss rl.Loss
 	// MaxGradNorm bounds the gradient; 0 means the learner's default.
 	MaxGradNorm float64
 	// Advantages chooses how rewards become advantages; zero is GRPO without
 	// groups of equal rewards.
 	Advantages rl.AdvantageConfig
-
-	// RolloutMean gives every rollout the same weight in the loss, however many
-	// tokens and rows it has; otherwise every sampled token weighs the same
-	// (DAPO, arXiv:2503.14476, section 3.3).
-	RolloutMean bool
 
 	// Rollout holds the limits and the retry rule of every rollout.
 	Rollout agl.RolloutConfig
@@ -95,11 +90,8 @@ func (c Config) withDefaults() Config {
 	if c.GroupSize == 0 {
 		c.GroupSize = 8
 	}
-	if c.ClipLow == 0 {
-		c.ClipLow = 0.2
-	}
-	if c.ClipHigh == 0 {
-		c.ClipHigh = 0.28
+	if s := c.Loss.Surrogate; (s == "" || s == rl.PPO) && c.Loss.Clip.Low == 0 && c.Loss.Clip.High == 0 {
+		c.Loss.Clip.Low, c.Loss.Clip.High = 0.2, 0.28
 	}
 	return c
 }
@@ -120,27 +112,35 @@ func (c Config) Validate() error {
 	case c.ValidateEvery < 0:
 		return fmt.Errorf("grpo: ValidateEvery: %d: must not be negative", c.ValidateEvery)
 	}
-	return rl.Clip{Low: c.ClipLow, High: c.ClipHigh}.Validate()
+	if c.Loss.KL.Coefficient != 0 {
+		return fmt.Errorf("grpo: Loss.KL: %v: there is no reference policy to stay with", c.Loss.KL.Coefficient)
+	}
+	if err := c.Advantages.Validate(); err != nil {
+		return fmt.Errorf("grpo: Advantages: %w", err)
+	}
+	if err := c.Loss.Validate(); err != nil {
+		return fmt.Errorf("grpo: Loss: %w", err)
+	}
+	return nil
 }
 
 // summary is what the run keeps of its configuration.
 type summary struct {
-	Steps          int              `json:"steps"`
-	Tasks          int              `json:"tasks"`
-	GroupSize      int              `json:"group_size"`
-	LearningRate   learner.Schedule `json:"learning_rate"`
-	Epochs         int              `json:"epochs"`
-	Minibatch      int              `json:"minibatch"`
-	ClipLow        float64          `json:"clip_low"`
-	ClipHigh       float64          `json:"clip_high"`
-	ValidateEvery  int              `json:"validate_every"`
-	RolloutMean    bool             `json:"rollout_mean"`
-	ShuffleRewards bool             `json:"shuffle_rewards"`
+	Steps          int                `json:"steps"`
+	Tasks          int                `json:"tasks"`
+	GroupSize      int                `json:"group_size"`
+	LearningRate   learner.Schedule   `json:"learning_rate"`
+	Epochs         int                `json:"epochs"`
+	Minibatch      int                `json:"minibatch"`
+	Advantages     rl.AdvantageConfig `json:"advantages"`
+	Loss           rl.Loss            `json:"loss"`
+	ValidateEvery  int                `json:"validate_every"`
+	ShuffleRewards bool               `json:"shuffle_rewards"`
 }
 
 func (c Config) summary() summary {
 	return summary{
 		c.Steps, c.Tasks, c.GroupSize, c.LearningRate, c.Epochs, c.Minibatch,
-		c.ClipLow, c.ClipHigh, c.ValidateEvery, c.RolloutMean, c.ShuffleRewards,
+		c.Advantages, c.Loss.Resolved(), c.ValidateEvery, c.ShuffleRewards,
 	}
 }

@@ -161,8 +161,11 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	if t.ShuffleRewards {
 		shuffleRewards(members, rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x5eed)))
 	}
-	advantages, stats := rl.GroupAdvantages(members, t.Advantages)
-	rows, counts, err := makeRows(outcomes, advantages, t.RolloutMean)
+	advantages, stats, err := rl.Advantages(members, t.Advantages)
+	if err != nil {
+		return err
+	}
+	rows, counts, err := makeRows(outcomes, advantages)
 	if err != nil {
 		return err
 	}
@@ -170,7 +173,7 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	if len(rows) > 0 {
 		metrics, err := t.Learner.Update(ctx, learner.Batch{Rows: rows, Options: learner.Options{
 			Objective: learner.PolicyGradient, LearningRate: t.LearningRate.At(number, t.Steps),
-			Epochs: t.Epochs, Minibatch: t.Minibatch, ClipLow: t.ClipLow, ClipHigh: t.ClipHigh,
+			Epochs: t.Epochs, Minibatch: t.Minibatch, Loss: t.Loss,
 			MaxGradNorm: t.MaxGradNorm, Seed: t.Seed + int64(number),
 		}})
 		if err != nil {
@@ -181,7 +184,7 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 		t.env.Logger.WarnContext(ctx, "step skipped: nothing to train on", "run_id", t.run.RunID, "step", number,
 			"groups", stats.Groups, "groups_constant", stats.GroupsConstant, "unrewarded", stats.Unrewarded)
 	}
-	if used := stats.Members - stats.Unrewarded - stats.NonFinite; used > 0 {
+	if stats.Usable > 0 {
 		s.Reward = &stats.RewardMean
 		s.Metrics["reward"], s.Metrics["reward_std"] = stats.RewardMean, stats.RewardStd
 	}

@@ -17,6 +17,7 @@ import (
 	"agentlightning/algorithm"
 	"agentlightning/algorithm/grpo"
 	"agentlightning/learner"
+	"agentlightning/rl"
 	"agentlightning/store"
 	"agentlightning/store/engine"
 	"agentlightning/store/memory"
@@ -218,24 +219,26 @@ func TestFailedRolloutsAreLeftOut(t *testing.T) {
 	}
 }
 
-// TestRolloutMean expects the tokens of each rollout to weigh 1 together.
+// Rows name their rollout, so that a learner can weigh rollouts.
 func TestRolloutMean(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	b.work.start(t)
 	c := config(b, "")
-	c.Steps, c.RolloutMean = 1, true
+	c.Steps, c.Loss.Aggregation = 1, rl.RolloutMean
 	if err := train(t, c, b.env); err != nil {
 		t.Fatal(err)
 	}
-	for i, row := range b.policy.batches[0].Rows {
-		sum := float32(0)
-		for _, m := range row.Mask {
-			sum += m
+	batch := b.policy.batches[0]
+	if got := batch.Options.Loss; got.Aggregation != rl.RolloutMean || got.Clip.High != 0.28 {
+		t.Errorf("loss of the update = %+v, want rollout_mean with clip-higher", got)
+	}
+	seen := map[string]bool{}
+	for i, row := range batch.Rows {
+		if row.Rollout == "" || seen[row.Rollout] {
+			t.Errorf("row %d is of rollout %q, want one of its own", i, row.Rollout)
 		}
-		if sum != 1 {
-			t.Errorf("weights of row %d sum to %v, want 1", i, sum)
-		}
+		seen[row.Rollout] = true
 	}
 }
 
@@ -267,7 +270,9 @@ func TestValidate(t *testing.T) {
 		{"Tasks: -1", func(c *grpo.Config) { c.Tasks = -1 }},
 		{"LearningRate.Peak", func(c *grpo.Config) { c.LearningRate.Peak = 0 }},
 		{"ValidateEvery", func(c *grpo.Config) { c.ValidateEvery = -1 }},
-		{"2", func(c *grpo.Config) { c.ClipLow = 2 }},
+		{"clip low 2", func(c *grpo.Config) { c.Loss.Clip.Low = 2 }},
+		{"Advantages", func(c *grpo.Config) { c.Advantages.Estimator = "best" }},
+		{"no reference policy", func(c *grpo.Config) { c.Loss.KL.Coefficient = 0.1 }},
 	}
 	if _, err := grpo.New(good); err != nil {
 		t.Fatalf("New = %v", err)

@@ -29,9 +29,8 @@ func (c counts) add(to map[string]float64) {
 
 // makeRows turns the calls of the rollouts that have an advantage into rows.
 // The order of the rows is that of the outcomes.
-func makeRows(outcomes []algorithm.Outcome, advantages []rl.Advantage, rolloutMean bool) ([]learner.Row, counts, error) {
+func makeRows(outcomes []algorithm.Outcome, advantages []rl.Advantage) ([]learner.Row, counts, error) {
 	var rows []learner.Row
-	var owners []string // the rollout of each row
 	var n counts
 	for i, o := range outcomes {
 		calls, err := adapter.Calls(o.Spans)
@@ -57,35 +56,12 @@ func makeRows(outcomes []algorithm.Outcome, advantages []rl.Advantage, rolloutMe
 			}
 			rows = append(rows, learner.Row{
 				IDs: r.IDs, Mask: r.Mask, Logprobs: r.Logprobs,
-				Advantages: spread(r.Mask, advantages[i].Value),
+				Advantages: spread(r.Mask, advantages[i].Value), Rollout: o.Rollout.RolloutID,
 			})
-			owners = append(owners, o.Rollout.RolloutID)
 		}
 	}
 	n.rows = len(rows)
-	if rolloutMean {
-		return rows, n, weigh(rows, owners)
-	}
 	return rows, n, nil
-}
-
-// weigh turns the masks into weights, so that the tokens of each rollout weigh
-// as much together as those of any other.
-func weigh(rows []learner.Row, owners []string) error {
-	masks := make([][]float32, len(rows))
-	for i := range rows {
-		masks[i] = rows[i].Mask
-	}
-	weights, err := rl.RolloutWeights(owners, masks)
-	if err != nil {
-		return err
-	}
-	for i := range rows {
-		for j := range rows[i].Mask {
-			rows[i].Mask[j] *= float32(weights[i])
-		}
-	}
-	return nil
 }
 
 // spread puts an advantage on every sampled token.

@@ -17,6 +17,7 @@ import (
 	"agentlightning/examples/calc/problem"
 	"agentlightning/learner"
 	"agentlightning/learner/native"
+	"agentlightning/rl"
 	"agentlightning/store"
 )
 
@@ -207,7 +208,7 @@ func (e *experiment) train(ctx context.Context, env algorithm.Env, runID string)
 	train, err := grpo.New(grpo.Config{
 		Learner: e.model, Steps: e.plan.steps, Tasks: e.plan.tasks, GroupSize: e.plan.group,
 		LearningRate: e.plan.rate, Epochs: e.plan.epochs, Minibatch: e.plan.minibatch,
-		ClipLow: e.plan.clipLow, ClipHigh: e.plan.clipHigh,
+		Loss:    rl.Loss{Clip: e.plan.clip},
 		Rollout: e.plan.limits(), ValidateEvery: e.plan.validateEvery,
 		Checkpoints: filepath.Join(e.folder, "checkpoints"), Seed: e.seed, ShuffleRewards: e.shuffle,
 		OnStep: func(s grpo.Step) {

@@ -12,6 +12,7 @@ import (
 	"agentlightning/examples/calc/problem"
 	"agentlightning/learner"
 	"agentlightning/learner/native"
+	"agentlightning/rl"
 )
 
 // plan holds the sizes and rates of the example.
@@ -24,7 +25,7 @@ type plan struct {
 
 	steps, tasks, group, epochs, minibatch int
 	rate                                   learner.Schedule
-	clipLow, clipHigh                      float64
+	clip                                   rl.Clip
 	validateEvery                          int
 
 	model native.Config // without the seed
@@ -41,7 +42,7 @@ func tuned() plan {
 		warmupSteps: 700, warmupRows: 64, warmupRate: learner.Schedule{Peak: 4e-3, Final: 4e-4, Warmup: 20},
 		noise: problem.Noise{Operation: 0.2, Operands: 0.5, Later: 0.8, Length: 0.8},
 		steps: 90, tasks: 32, group: 8, epochs: 4, minibatch: 64,
-		rate: learner.Schedule{Peak: 3e-4, Final: 9e-5, Warmup: 10}, clipLow: 0.2, clipHigh: 0.3, validateEvery: 10,
+		rate: learner.Schedule{Peak: 3e-4, Final: 9e-5, Warmup: 10}, clip: rl.Clip{Low: 0.2, High: 0.3}, validateEvery: 10,
 		model:   native.Config{Dim: 64, Layers: 2, Heads: 4, Hidden: 256, Context: 96},
 		silence: 15,
 	}

@@ -149,8 +149,11 @@ var rules = []rule{
 		"internal/jsonx": "attributes that hold JSON",
 	}},
 	{"rl", "advantages, masks and losses (pure)", nil},
-	{"learner", "the contract to whatever updates weights", nil},
+	{"learner", "the contract to whatever updates weights", reasons{
+		"rl": "losses are described there",
+	}},
 	{"learner/native", "the built-in model: sampling, training, serving", reasons{
+		"rl":                             "the losses",
 		"learner":                        "implements the contract",
 		"learner/native/internal/kernel": "matrix products",
 	}},

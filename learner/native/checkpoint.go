@@ -20,6 +20,9 @@ const (
 	optimizerFile = "optimizer.safetensors"
 )
 
+// criticSteps is in the metadata of the second file when there is a critic.
+const criticSteps = "critic_steps"
+
 const checkpointFormat = "agentlightning-native-1"
 
 // shapeConfig is the part of a Config that a checkpoint fixes.
@@ -80,6 +83,10 @@ func (m *Model) save(dir string) (err error) {
 	}
 	moments := append(m.named("first.", m.train.first), m.named("second.", m.train.second)...)
 	steps := map[string]string{"format": checkpointFormat, "steps": strconv.FormatInt(m.train.steps, 10)}
+	if n := m.train.critic.steps; n > 0 {
+		moments = append(moments, m.train.critic.tensors()...)
+		steps[criticSteps] = strconv.FormatInt(n, 10)
+	}
 	if err := writeTensors(filepath.Join(tmp, optimizerFile), moments, steps); err != nil {
 		return err
 	}
@@ -209,13 +216,34 @@ func (m *Model) load(c *checkpoint) error {
 	err := errors.Join(
 		m.assign(m.train.weights, "", c.weights),
 		m.assign(m.train.first, "first.", c.moments),
-		m.assign(m.train.second, "second.", c.moments))
+		m.assign(m.train.second, "second.", c.moments),
+		m.assignCritic(c))
 	if err != nil {
 		m.train.restore()
 		return err
 	}
 	m.train.steps, m.version = c.steps, c.version
 	m.publish()
+	return nil
+}
+
+// assignCritic takes over the critic of a checkpoint, or begins one when it has
+// none.
+func (m *Model) assignCritic(from *checkpoint) error {
+	c := newCritic(m.cfg.Dim)
+	if c.steps = from.criticSteps; c.steps > 0 {
+		to := [][]float64{c.weights, c.first, c.second}
+		for i, t := range c.tensors() {
+			f, ok := from.moments[t.name]
+			if !ok || !slices.Equal(f.shape, t.shape) {
+				return fmt.Errorf("tensor %q has shape %v, and this model needs %v", t.name, f.shape, t.shape)
+			}
+			for j, v := range f.data {
+				to[i][j] = float64(v)
+			}
+		}
+	}
+	m.train.critic = c
 	return nil
 }
 
@@ -248,6 +276,7 @@ type checkpoint struct {
 	shape            shapeConfig
 	words            []string
 	version, steps   int64
+	criticSteps      int64 // 0: there is no critic
 	weights, moments map[string]namedTensor
 }
 
@@ -266,11 +295,14 @@ func readCheckpoint(dir string) (*checkpoint, error) {
 		return nil, fmt.Errorf("format is %q: want %q", meta["format"], checkpointFormat)
 	}
 	var words [][]byte
-	var errs [4]error
+	var errs [5]error
 	errs[0] = json.Unmarshal([]byte(meta["config"]), &c.shape)
 	errs[1] = json.Unmarshal([]byte(meta["words_base64"]), &words)
 	c.version, errs[2] = strconv.ParseInt(meta["version"], 10, 64)
 	c.steps, errs[3] = strconv.ParseInt(opt["steps"], 10, 64)
+	if text, ok := opt[criticSteps]; ok {
+		c.criticSteps, errs[4] = strconv.ParseInt(text, 10, 64)
+	}
 	if err := errors.Join(errs[:]...); err != nil {
 		return nil, fmt.Errorf("metadata: %w", err)
 	}

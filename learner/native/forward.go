@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"agentlightning/learner/native/internal/kernel"
+	"agentlightning/rl"
 )
 
 // A pass runs a chunk of whole rows forward and backward. All rows lie behind
@@ -21,14 +22,19 @@ type pass struct {
 	final  []float32 // 1/rms of the last norm, one a target
 
 	targets []target
-	headX   []float32 // residual stream before the last norm, one row a target
-	headN   []float32 // the same after it
-	logits  []float32 // then probabilities, then their gradients
+	counts  []int          // of targets, row by row
+	sampled []rl.Token     // one a target
+	losses  []rl.TokenLoss // one a target
+	headX   []float32      // residual stream before the last norm, one row a target
+	headN   []float32      // the same after it
+	logits  []float32      // then probabilities, then their gradients
 
 	dx, dn, dhid, dqkv, dattn []float32
 	keysT, valsT              []float32 // one head, transposed
 	dscore, scratch           []float32
 	tokens                    int
+
+	criticGrads []float64
 }
 
 // span is one row within the token matrix of a chunk.
@@ -44,16 +50,21 @@ type layerState struct {
 }
 
 func newPass(level kernel.Level, lay *layout) *pass {
-	return &pass{level: level, lay: lay, layers: make([]layerState, lay.cfg.Layers)}
+	return &pass{
+		level: level, lay: lay, layers: make([]layerState, lay.cfg.Layers), criticGrads: make([]float64, lay.cfg.Dim+1),
+	}
 }
 
 // reset prepares the buffers for the rows of a chunk.
 func (p *pass) reset(rows []trainRow) {
 	p.rows, p.ids, p.targets = p.rows[:0], p.ids[:0], p.targets[:0]
+	p.counts, p.sampled = p.counts[:0], p.sampled[:0]
 	for _, r := range rows {
 		off := len(p.ids)
 		p.rows = append(p.rows, span{off, len(r.ids)})
 		p.ids = append(p.ids, r.ids...)
+		p.counts = append(p.counts, len(r.targets))
+		p.sampled = append(p.sampled, r.tokens...)
 		for _, t := range r.targets {
 			t.pos += off
 			p.targets = append(p.targets, t)

@@ -8,6 +8,7 @@ import (
 
 	"agentlightning/learner"
 	"agentlightning/learner/native/internal/kernel"
+	"agentlightning/rl"
 )
 
 // smallModel is a model whose gradients are cheap to check.
@@ -59,48 +60,75 @@ func lossAt(m *Model, w []float32, rows []trainRow, o *objective) float64 {
 	return p.gradient(o).loss / o.norm
 }
 
+// checked are the objectives whose gradients are checked: every loss that has a
+// derivative of its value, with all that can be added to it. CISPO's weight is a
+// constant to its gradient, which a difference of values cannot see.
+func checked() map[string]learner.Options {
+	out := map[string]learner.Options{"imitation": {Objective: learner.Imitation}}
+	for name, l := range map[string]rl.Loss{
+		"ppo":            {Clip: rl.Clip{Low: 0.2, High: 0.3}},
+		"ppo, all terms": {Clip: rl.Clip{Low: 0.2, High: 0.3, Dual: 1.2}, KL: rl.KL{Coefficient: 0.2}, Entropy: 0.3, Aggregation: rl.SequenceMean},
+		"gspo":           {Surrogate: rl.GSPO, Clip: rl.Clip{Low: 0.2, High: 0.3}, Aggregation: rl.SequenceMean},
+		"gmpo":           {Surrogate: rl.GMPO, Aggregation: rl.RolloutMean},
+		"dppo":           {Surrogate: rl.DPPO, Clip: rl.Clip{Low: 0.001, High: 0.001}, Aggregation: rl.SequenceSum},
+		"reinforce":      {Surrogate: rl.Reinforce, KL: rl.KL{Estimator: rl.K2, Coefficient: 0.1}, Aggregation: rl.ConstantNorm, Norm: 24},
+	} {
+		out[name] = learner.Options{Objective: learner.PolicyGradient, Loss: l}
+	}
+	return out
+}
+
 // Every tensor's analytic gradient is compared with central differences of the
 // loss along random directions within the tensor. The loss is a float32
 // calculation, so differences carry an error of about 1e-7/step of it; the
 // tolerance of 1 % leaves room for that and for the kinks of clipping.
 func TestGradientsMatchFiniteDifferences(t *testing.T) {
 	t.Parallel()
-	for _, objectiveKind := range []learner.Objective{learner.Imitation, learner.PolicyGradient} {
+	for name, options := range checked() {
 		for _, tied := range []bool{false, true} {
 			for _, portable := range []bool{false, true} {
-				t.Run(fmt.Sprintf("%s/tied=%t/portable=%t", objectiveKind, tied, portable), func(t *testing.T) {
+				t.Run(fmt.Sprintf("%s/tied=%t/portable=%t", name, tied, portable), func(t *testing.T) {
 					t.Parallel()
 					m := smallModel(t, Config{
 						Dim: 32, Heads: 2, Hidden: 48, Context: 24, Tied: tied, Portable: portable, Seed: 3,
 					})
-					checkGradients(t, m, objectiveKind)
+					checkGradients(t, m, options)
 				})
 			}
 		}
 	}
 }
 
-func checkGradients(t *testing.T, m *Model, kind learner.Objective) {
+func checkGradients(t *testing.T, m *Model, options learner.Options) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(11, 12))
 	// Larger weights than the first ones make every path matter.
 	for i := range m.train.weights {
 		m.train.weights[i] += float32(0.15 * r.NormFloat64())
 	}
-	batch := learner.Batch{
-		Rows:    randomRows(r, m, 3, 24, 9, 17, 2),
-		Options: learner.Options{Objective: kind, LearningRate: 1},
+	batch := learner.Batch{Rows: randomRows(r, m, 3, 24, 9, 17, 2), Options: options}
+	batch.Options.LearningRate = 1
+	for i := range batch.Rows {
+		row := &batch.Rows[i]
+		row.Rollout = string(rune('a' + i/2))
+		row.Reference, row.Correction = make([]float32, len(row.IDs)), make([]float32, len(row.IDs))
+		for t := range row.IDs {
+			row.Reference[t] = row.Logprobs[t] + float32(0.2*r.NormFloat64())
+			row.Correction[t] = 1.5
+			if s := options.Loss.Surrogate; s == rl.GSPO || s == rl.GMPO { // a loss of the sequence
+				row.Advantages[t], row.Mask[t] = row.Advantages[0], min(row.Mask[t], 1)
+			}
+		}
+	}
+	if err := batch.Validate(); err != nil {
+		t.Fatal(err)
 	}
 	rows, err := m.trainRows(batch)
 	if err != nil {
 		t.Fatalf("trainRows: %v", err)
 	}
-	o := &objective{kind: kind, clipLow: 0.2, clipHigh: 0.3}
-	for _, row := range rows {
-		for _, g := range row.targets {
-			o.norm += float64(g.weight)
-		}
-	}
+	o := newObjective(batch.Options)
+	o.norm = divisor(batch.Options.Loss, rows)
 	m.train.forward.fill(m.lay, m.train.weights)
 	m.train.backward.fill(m.lay, m.train.weights)
 	p := newPass(m.level, m.lay)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"agentlightning/learner"
+	"agentlightning/rl"
 )
 
 // parityDoc is testdata/pytorch/parity.json, which parity.py writes.
@@ -115,8 +116,11 @@ func checkParity(t *testing.T, doc *parityDoc, c *parityCase, portable bool) {
 		}
 	}
 	batch := learner.Batch{Options: learner.Options{
-		Objective: c.Objective, LearningRate: o.LearningRate, ClipLow: o.ClipLow, ClipHigh: o.ClipHigh, MaxGradNorm: o.MaxGradNorm,
+		Objective: c.Objective, LearningRate: o.LearningRate, MaxGradNorm: o.MaxGradNorm,
 	}}
+	if c.Objective == learner.PolicyGradient {
+		batch.Options.Loss.Clip = rl.Clip{Low: o.ClipLow, High: o.ClipHigh}
+	}
 	for _, r := range c.Rows {
 		batch.Rows = append(batch.Rows, learner.Row{IDs: r.IDs, Mask: r.Mask, Logprobs: r.Logprobs, Advantages: r.Advantages})
 	}

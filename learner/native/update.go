@@ -11,6 +11,7 @@ import (
 
 	"agentlightning/learner"
 	"agentlightning/learner/native/internal/kernel"
+	"agentlightning/rl"
 )
 
 // trainer holds what updates change, and the buffers they use. It is guarded by
@@ -19,6 +20,7 @@ type trainer struct {
 	weights, first, second []float32 // parameters and AdamW's moments
 	steps                  int64     // optimiser steps since the moments were zero
 	backup                 [3][]float32
+	critic, criticBackup   critic
 
 	forward  *forwardPack
 	backward *backwardPack
@@ -30,6 +32,7 @@ func newTrainer(lay *layout, level kernel.Level) trainer {
 	t := trainer{
 		weights: make([]float32, lay.size), first: make([]float32, lay.size), second: make([]float32, lay.size),
 		forward: newForwardPack(lay), backward: newBackwardPack(lay), sums: make([]lossSums, lay.cfg.Shards),
+		critic: newCritic(lay.cfg.Dim),
 	}
 	for range lay.cfg.Shards {
 		t.shards = append(t.shards, newPass(level, lay))
@@ -41,29 +44,32 @@ func (t *trainer) save() {
 	for i, v := range [3][]float32{t.weights, t.first, t.second} {
 		t.backup[i] = append(t.backup[i][:0], v...)
 	}
+	t.criticBackup = t.critic.clone()
 }
 
 func (t *trainer) restore() {
 	for i, v := range [3][]float32{t.weights, t.first, t.second} {
 		copy(v, t.backup[i])
 	}
+	t.critic = t.criticBackup.clone()
 }
 
 // ResetOptimizer forgets AdamW's moments, as is wanted between warm-up and
-// reinforcement learning.
+// reinforcement learning, and what the critic has learnt.
 func (m *Model) ResetOptimizer() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	clear(m.train.first)
 	clear(m.train.second)
 	m.train.steps = 0
+	m.train.critic = newCritic(m.cfg.Dim)
 }
 
 // Update implements [learner.Learner]. Rows that are longer than the context or
 // hold ids that do not exist are refused with [learner.ErrInvalid]; a batch
 // without a masked token changes nothing. Every optimiser step takes Minibatch
-// rows and averages the loss over their masked tokens, each weighted by its
-// mask. Apart from "seconds" the result is the same for the same batch, seed
+// rows and joins the losses of their masked tokens, each weighted by its mask,
+// as the loss says. It honours every field of [learner.Options]. Apart from "seconds" the result is the same for the same batch, seed
 // and weights.
 func (m *Model) Update(ctx context.Context, b learner.Batch) (learner.Metrics, error) {
 	start := time.Now()
@@ -79,7 +85,7 @@ func (m *Model) Update(ctx context.Context, b learner.Batch) (learner.Metrics, e
 	if m.closed {
 		return nil, ErrClosed
 	}
-	tally := newTally(b.Options.Objective)
+	tally := newTally(b.Options)
 	if len(rows) == 0 {
 		return tally.metrics(time.Since(start)), ctx.Err()
 	}
@@ -98,29 +104,47 @@ func (m *Model) Update(ctx context.Context, b learner.Batch) (learner.Metrics, e
 // trainRows checks the rows and keeps those with something to learn.
 func (m *Model) trainRows(b learner.Batch) ([]trainRow, error) {
 	rows := make([]trainRow, 0, len(b.Rows))
+	var sizes []rl.Size
 	for i, r := range b.Rows {
-		if len(r.IDs) > m.cfg.Context {
-			return nil, fmt.Errorf("%w: row %d: %d tokens do not fit into the context of %d", learner.ErrInvalid, i, len(r.IDs), m.cfg.Context)
+		if err := m.lay.check(i, r); err != nil {
+			return nil, err
 		}
-		row := trainRow{ids: r.IDs}
-		for t, id := range r.IDs {
-			if id < 0 || int(id) >= m.lay.vocab {
-				return nil, fmt.Errorf("%w: row %d: token %d is %d: the vocabulary has %d", learner.ErrInvalid, i, t, id, m.lay.vocab)
-			}
-			if t == 0 || r.Mask[t] == 0 {
-				continue
-			}
-			g := target{pos: t, id: id, weight: r.Mask[t]}
+		row := trainRow{ids: r.IDs, targets: targetsOf(r), size: rl.Size{Rollout: r.Rollout}}
+		if len(row.targets) == 0 {
+			continue
+		}
+		row.tokens = make([]rl.Token, len(row.targets))
+		for j := range row.targets {
+			g := &row.targets[j]
+			row.size.Tokens += g.weight
 			if b.Options.Objective == learner.PolicyGradient {
-				g.logprob, g.advantage = r.Logprobs[t], r.Advantages[t]
+				row.tokens[j] = token(r, g.pos)
 			}
-			row.targets = append(row.targets, g)
+			if b.Options.Critic.LearningRate > 0 {
+				g.ret, g.value = float64(r.Returns[g.pos]), float64(r.Values[g.pos])
+			}
 		}
-		if len(row.targets) > 0 {
-			rows = append(rows, row)
+		rows, sizes = append(rows, row), append(sizes, row.size)
+	}
+	for i, share := range b.Options.Loss.Shares(sizes) {
+		rows[i].share = share
+		for j := range rows[i].targets {
+			rows[i].targets[j].weight *= share
 		}
 	}
 	return rows, nil
+}
+
+// token is what the batch knows of a sampled token.
+func token(r learner.Row, t int) rl.Token {
+	out := rl.Token{Old: float64(r.Logprobs[t]), Advantage: float64(r.Advantages[t]), Correction: 1}
+	if r.Correction != nil {
+		out.Correction = float64(r.Correction[t])
+	}
+	if r.Reference != nil {
+		out.Reference = float64(r.Reference[t])
+	}
+	return out
 }
 
 // steps walks over the rows epoch by epoch.
@@ -152,13 +176,8 @@ func (m *Model) step(batch []trainRow, o learner.Options) (lossSums, float64, er
 	t := &m.train
 	t.forward.fill(m.lay, t.weights)
 	t.backward.fill(m.lay, t.weights)
-	obj := &objective{kind: o.Objective, clipLow: cmp.Or(o.ClipLow, 0.2)}
-	obj.clipHigh = cmp.Or(o.ClipHigh, obj.clipLow)
-	for _, r := range batch {
-		for _, g := range r.targets {
-			obj.norm += float64(g.weight)
-		}
-	}
+	obj := newObjective(o)
+	obj.norm = divisor(o.Loss, batch)
 	parts := split(batch, len(t.shards))
 	m.parallel(len(parts), func(i int) { t.sums[i] = t.shards[i].run(parts[i], t, obj) })
 	var sums lossSums
@@ -166,7 +185,19 @@ func (m *Model) step(batch []trainRow, o learner.Options) (lossSums, float64, er
 		sums.add(s)
 	}
 	norm, err := m.apply(o, len(parts))
+	if err == nil && o.Critic.LearningRate > 0 {
+		t.critic.step(t.shards[:len(parts)], o.Critic)
+	}
 	return sums, norm, err
+}
+
+// divisor is what the losses of an optimiser step are divided by.
+func divisor(loss rl.Loss, batch []trainRow) float64 {
+	sizes, shares := make([]rl.Size, len(batch)), make([]float64, len(batch))
+	for i, r := range batch {
+		sizes[i], shares[i] = r.size, r.share
+	}
+	return loss.Divisor(sizes, shares)
 }
 
 // chunkTokens bounds the rows that are run at once, so that what the backward
@@ -177,6 +208,7 @@ const chunkTokens = 256
 func (p *pass) run(rows []trainRow, t *trainer, o *objective) lossSums {
 	p.grads = grow(p.grads, p.lay.size)
 	clear(p.grads)
+	clear(p.criticGrads)
 	var sums lossSums
 	for len(rows) > 0 {
 		n, tokens := 1, len(rows[0].ids)
@@ -187,6 +219,9 @@ func (p *pass) run(rows []trainRow, t *trainer, o *objective) lossSums {
 		p.reset(rows[:n])
 		p.forward(t.weights, t.forward)
 		sums.add(p.gradient(o))
+		if o.critic.LearningRate > 0 {
+			sums.value += p.criticGradient(&t.critic, o)
+		}
 		p.backward(t.weights, t.backward)
 		rows = rows[n:]
 	}
@@ -280,13 +315,13 @@ func (m *Model) parallel(n int, work func(i int)) {
 
 // tally collects the metrics of an update.
 type tally struct {
-	objective    learner.Objective
+	options      learner.Options
 	sums         lossSums
 	norm         float64 // gradient norms weighted by masked tokens
 	tokens, rows int
 }
 
-func newTally(o learner.Objective) *tally { return &tally{objective: o} }
+func newTally(o learner.Options) *tally { return &tally{options: o} }
 
 func (t *tally) add(s lossSums, norm float64, batch []trainRow) {
 	t.sums.add(s)
@@ -306,10 +341,20 @@ func (t *tally) metrics(elapsed time.Duration) learner.Metrics {
 	out["loss"] = t.sums.loss / w
 	out["entropy"] = t.sums.entropy / w
 	out["grad_norm"] = t.norm / w
-	if t.objective == learner.PolicyGradient {
-		out["clip_fraction"] = t.sums.clipped / w
-		out["approx_kl"] = t.sums.kl / w
-		out["ratio_mean"] = t.sums.ratio / w
+	if t.options.Objective != learner.PolicyGradient {
+		return out
+	}
+	out["clip_fraction"] = t.sums.clipped / w
+	out["approx_kl"] = t.sums.kl / w
+	out["ratio_mean"] = t.sums.ratio / w
+	if t.options.Loss.Clip.Dual != 0 {
+		out["dual_clip_fraction"] = t.sums.dual / w
+	}
+	if t.options.Loss.KL.Coefficient != 0 {
+		out["reference_kl"] = t.sums.reference / w
+	}
+	if t.options.Critic.LearningRate > 0 {
+		out["value_loss"] = t.sums.value / w
 	}
 	return out
 }

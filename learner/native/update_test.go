@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"agentlightning/learner"
+	"agentlightning/rl"
 )
 
 // A run of updates and samples repeats to the last bit, whatever the workers.
@@ -112,34 +113,6 @@ func TestEmptyBatchIsNoOp(t *testing.T) {
 	}
 }
 
-// The policy-gradient share of a token, case by case.
-func TestTokenLoss(t *testing.T) {
-	t.Parallel()
-	o := &objective{kind: learner.PolicyGradient, clipLow: 0.2, clipHigh: 0.3}
-	for _, tt := range []struct {
-		name             string
-		ratio, advantage float64
-		loss, slope      float64
-		clipped          float64
-	}{
-		{"on policy", 1, 2, -2, -2, 0},
-		{"good and likelier, inside", 1.25, 2, -2.5, -2.5, 0},
-		{"good and likelier, clipped high", 1.5, 2, -2.6, 0, 1},
-		{"good and rarer is not held", 0.5, 2, -1, -1, 0},
-		{"bad and rarer, clipped low", 0.5, -2, 1.6, 0, 1},
-		{"bad and likelier is not held", 1.5, -2, 3, 3, 0},
-		{"no advantage", 3, 0, 0, 0, 0},
-	} {
-		old := -2.0
-		slope, s := o.token(target{weight: 1, logprob: float32(old), advantage: float32(tt.advantage)}, old+math.Log(tt.ratio))
-		near := func(a, b float64) bool { return math.Abs(a-b) < 1e-9 }
-		if !near(s.loss, tt.loss) || !near(slope, tt.slope) || s.clipped != tt.clipped || !near(s.ratio, tt.ratio) ||
-			!near(s.kl, tt.ratio-1-math.Log(tt.ratio)) {
-			t.Errorf("%s: loss %v slope %v clipped %v ratio %v kl %v, want loss %v slope %v clipped %v", tt.name, s.loss, slope, s.clipped, s.ratio, s.kl, tt.loss, tt.slope, tt.clipped)
-		}
-	}
-}
-
 // With the log-probabilities of the policy itself the first step is on policy.
 func TestMetricsOnPolicy(t *testing.T) {
 	t.Parallel()
@@ -226,7 +199,7 @@ func TestLearning(t *testing.T) {
 			t.Errorf("reward before = %v, want both habits alive", reward)
 		}
 		update(t, m, learner.Batch{Rows: rows, Options: learner.Options{
-			Objective: learner.PolicyGradient, LearningRate: 1e-3, Epochs: 2, Minibatch: 32, ClipLow: 0.2, ClipHigh: 0.3,
+			Objective: learner.PolicyGradient, LearningRate: 1e-3, Epochs: 2, Minibatch: 32, Loss: rl.Loss{Clip: rl.Clip{Low: 0.2, High: 0.3}},
 		}})
 	}
 	if reward < 0.9 {
