@@ -66,6 +66,7 @@ type spoken struct {
 
 var dialects = map[string]spoken{
 	"chat":        {finish: map[string]string{"stop": "stop", "tool_calls": "tool_calls"}},
+	"litellm":     {finish: map[string]string{"stop": "stop", "tool_calls": "tool_calls"}},
 	"completions": {finish: map[string]string{"stop": "stop"}},
 	"responses":   {finish: map[string]string{"stop": "completed", "tool_calls": "completed"}, events: responsesEvents},
 	"messages":    {finish: map[string]string{"stop": "end_turn", "tool_calls": "tool_use"}, events: messagesEvents},
@@ -138,6 +139,26 @@ func TestTypeScriptClients(t *testing.T) {
 				converse(t, dialect, mode, func(t *testing.T, arguments map[string]any) []step {
 					var steps []step
 					callNode(t, node, "conversing", arguments, &steps)
+					return steps
+				})
+			})
+		}
+	}
+}
+
+// TestLiteLLM does the same with LiteLLM as a library. The provider decides what
+// it speaks to the proxy; to the program it is always chat.
+func TestLiteLLM(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	for _, provider := range []string{"openai", "hosted_vllm"} {
+		for _, mode := range []string{"whole", "stream", "helper"} {
+			t.Run(provider+" "+mode, func(t *testing.T) {
+				t.Parallel()
+				converse(t, "litellm", mode, func(t *testing.T, arguments map[string]any) []step {
+					arguments["awaited"], arguments["provider"] = true, provider
+					var steps []step
+					call(t, "conversing", arguments, &steps)
 					return steps
 				})
 			})
@@ -219,7 +240,7 @@ func understood(t *testing.T, dialect, mode string, steps []step, said []generat
 			t.Errorf("tool calls of step %d (-said +understood):\n%s", i, diff)
 		}
 		usage := []int64{int64(len(g.prompt)), int64(len(g.sampled))}
-		if dialect == "chat" && mode == "stream" {
+		if (dialect == "chat" || dialect == "litellm") && mode == "stream" {
 			// Whoever did not ask for the usage is spared it.
 			usage = nil
 		}

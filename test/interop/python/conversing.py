@@ -10,6 +10,7 @@ import inspect
 import json
 
 import anthropic
+import litellm
 import openai
 
 TOOLS = {"add": lambda a, b: a + b, "multiply": lambda a, b: a * b}
@@ -107,7 +108,7 @@ class Chat(Talk):
         step = {"text": "", "calls": [], "types": [], "usage": None, "finish": None, "token_ids": [None, []]}
         async for chunk in each(await self.create(stream=True)):
             step["id"] = chunk.id
-            step["types"].append("usage" if chunk.usage else chunk.object)
+            step["types"].append("usage" if getattr(chunk, "usage", None) else chunk.object)
             step["token_ids"][0] = getattr(chunk, "prompt_token_ids", None) or step["token_ids"][0]
             for choice in chunk.choices:
                 step["text"] += choice.delta.content or ""
@@ -281,7 +282,21 @@ class Messages(Talk):
             return self.step(await done(stream.get_final_message()), types)
 
 
-DIALECTS = {"chat": Chat, "completions": Completions, "responses": Responses, "messages": Messages}
+class LiteLLM(Chat):
+    """LiteLLM as a library, which speaks the dialect of the provider that stands before the model's name."""
+
+    def arguments(self):
+        return {**super().arguments(), **self.client}
+
+    async def create(self, **more):
+        return await litellm.acompletion(**self.arguments(), **more)
+
+    async def helper(self):
+        chunks = [chunk async for chunk in each(await self.create(stream=True, stream_options={"include_usage": True}))]
+        return self.step(litellm.stream_chunk_builder(chunks, messages=self.history))
+
+
+DIALECTS = {"chat": Chat, "completions": Completions, "responses": Responses, "messages": Messages, "litellm": LiteLLM}
 
 
 def connect(url, key, dialect, awaited, agent, **more):
@@ -291,12 +306,19 @@ def connect(url, key, dialect, awaited, agent, **more):
     return (openai.AsyncOpenAI if awaited else openai.OpenAI)(base_url=url + "/v1", **options)
 
 
-def main(url, key, model, dialect, mode, awaited, questions, agent):
+def main(url, key, model, dialect, mode, awaited, questions, agent, provider=None):
+    async def talk(client):
+        talk = DIALECTS[dialect](client, model, mode)
+        for question in questions:
+            await talk.turn(question)
+        return talk.steps
+
     async def run():
+        if provider:
+            base = url if provider == "anthropic" else url + "/v1"
+            headers = {"x-agl-agent": agent}
+            return await talk({"model": f"{provider}/{model}", "api_base": base, "api_key": key, "max_retries": 0, "extra_headers": headers})
         async with opened(connect(url, key, dialect, awaited, agent)) as client:
-            talk = DIALECTS[dialect](client, model, mode)
-            for question in questions:
-                await talk.turn(question)
-            return talk.steps
+            return await talk(client)
 
     return asyncio.run(run())

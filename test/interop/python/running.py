@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from openai import OpenAI
 
 import agentlightning as agl
+import conversing
 from agentlightning.utils.otel import make_link_attributes, make_tag_attributes
 
 
@@ -139,6 +140,33 @@ class Caller(agl.LitAgent):
         agl.emit_reward(0.5)
 
 
+async def converse(task, llm):
+    """Talks to the model at an address, as far as it is given, and returns a reward."""
+    dialect = task["dialect"]
+    url = llm.endpoint if dialect == "messages" else llm.endpoint.removesuffix("/v1")
+    async with conversing.connect(url, llm.api_key, dialect, True, "accountant") as client:
+        talk = conversing.DIALECTS[dialect](client, llm.model, task["mode"])
+        for question in task["questions"]:
+            await talk.turn(question)
+    return 0.75
+
+
+@agl.rollout
+async def given_llm(task, llm):
+    assert llm.resource_type == "llm" and llm.sampling_parameters == {"temperature": 0.5}, llm
+    return await converse(task, llm)
+
+
+class Routes(agl.LitAgent):
+    """Asks the resource for the address of its attempt."""
+
+    async def rollout_async(self, task, resources, rollout):
+        proxy = resources["llm"]
+        assert proxy.resource_type == "proxy_llm", proxy
+        base = proxy.get_base_url(rollout.rollout_id, rollout.attempt.attempt_id)
+        return await converse(task, agl.LLM(endpoint=base, model=proxy.model, api_key=proxy.api_key))
+
+
 class Recorder(agl.Hook):
     def __init__(self):
         self.seen = {}
@@ -161,7 +189,7 @@ class Recorder(agl.Hook):
         self.note(rollout, f"rollout end, {len(spans)} spans")
 
 
-def main(url, agent, executions, worker=0):
+def main(url, agent, executions, worker=0, watched=False):
     """Runs as many attempts as told and returns what the hooks saw."""
     logging.getLogger("agentlightning.store.client_server").setLevel(logging.WARNING)
     recorder = Recorder()
@@ -170,10 +198,10 @@ def main(url, agent, executions, worker=0):
     async def run():
         store = agl.LightningStoreClient(url, health_retry_delays=(0.1,) * 100)  # waits out a restart
         runner = agl.LitAgentRunner(
-            tracer=agl.AgentOpsTracer() if agent == "caller" else agl.OtelTracer(),
+            tracer=agl.AgentOpsTracer() if watched or agent == "caller" else agl.OtelTracer(),
             max_rollouts=executions, poll_interval=0.05, interval_jitter=0.01, heartbeat_interval=0.5,
         )
-        told = {"sync": Sync, "async": Async, "quick": Quick, "plain": Plain, "slow": Slow, "caller": Caller}[agent]()
+        told = {"sync": Sync, "async": Async, "quick": Quick, "plain": Plain, "slow": Slow, "caller": Caller, "routes": Routes}.get(agent, lambda: given_llm)()
         runner.init(told, hooks=[recorder] if cases else [])
         runner.init_worker(worker, store)
         try:

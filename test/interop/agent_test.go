@@ -1,0 +1,104 @@
+package interop
+
+import (
+	"encoding/json"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	agl "agentlightning"
+	"agentlightning/adapter"
+	"agentlightning/semconv"
+)
+
+// TestAgentsOfResources has the runner of Python run agents whose model is a
+// resource that names our server: functions, which are given the address of
+// their attempt, and classes, which ask for it.
+func TestAgentsOfResources(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	for _, tt := range []struct {
+		agent, suffix, mode string
+		watched             bool // by the tracer that watches clients of models
+	}{
+		{"given llm", "/v1", "stream", false},
+		{"given llm", "", "whole", true},
+		{"routes", "", "stream", true},
+		{"routes", "/v1/", "helper", false},
+	} {
+		name := tt.agent + tt.suffix + " " + tt.mode
+		if tt.watched {
+			name += " watched"
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			m := newVLLM(t, accountant)
+			s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url)
+			_, err := s.client.AddResources(t.Context(), agl.NamedResources{{Name: "llm", Resource: agl.ProxyLLM{
+				Endpoint: s.url + tt.suffix, Model: "agent", APIKey: new("none"), SamplingParameters: json.RawMessage(`{"temperature":0.5}`),
+			}}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			var tasks []task
+			for _, dialect := range served {
+				input, err := json.Marshal(map[string]any{"dialect": dialect, "mode": tt.mode, "questions": questions})
+				if err != nil {
+					t.Fatal(err)
+				}
+				tasks = append(tasks, task{input: string(input)})
+			}
+			ids := s.enqueue(t, tasks...)
+			var got ran
+			call(t, "running", map[string]any{"url": s.url, "agent": tt.agent, "executions": len(ids), "watched": tt.watched}, &got)
+			said := m.until(t, 4*len(ids)) // one rollout after the other
+			for i, id := range ids {
+				if r := s.rollout(t, id); r.Status != agl.RolloutSucceeded {
+					t.Errorf("rollout %s of %s is %s", id, tasks[i].input, r.Status)
+				}
+				seenOnce(t, s, id, said[4*i:4*i+4], tt.mode != "whole", tt.watched)
+			}
+		})
+	}
+}
+
+// seenOnce looks at the calls of a rollout, each of which counts once whoever
+// else recorded it.
+func seenOnce(t *testing.T, s *server, id string, said []generation, streamed, watched bool) {
+	t.Helper()
+	spans := s.spans(t, id)
+	proxied := slices.DeleteFunc(slices.Clone(spans), func(s agl.Span) bool {
+		_, ours := s.Attributes.Get(semconv.CallBackend)
+		return !ours
+	})
+	if len(proxied) != len(said) || (len(spans) > len(said)+1) != watched {
+		t.Fatalf("%d spans, %d of the proxy, want %d of the proxy, and more with a tracer that watches: %t", len(spans), len(proxied), len(said), watched)
+	}
+	calls, err := adapter.Calls(spans)
+	if err != nil || len(calls) != len(said) {
+		t.Fatalf("Calls = %d, %v, want %d", len(calls), err, len(said))
+	}
+	for i, g := range said {
+		checkSpan(t, proxied[i], g, streamed)
+		if c := calls[i]; !c.Usable() || c.SpanID != proxied[i].SpanID || (c.Reward != nil) != (i == len(said)-1) {
+			t.Errorf("call %d is %+v, want that of the proxy, and the reward with the last", i, c)
+		}
+	}
+	if watched && streamed {
+		return // what the other tracer recorded of a stream has no ids, and some readers prefer it
+	}
+	var want []triplet
+	for _, g := range said {
+		one := triplet{}
+		one.Prompt.TokenIDs, one.Response.TokenIDs = g.prompt, g.sampled
+		want = append(want, one)
+	}
+	want[len(want)-1].Reward = new(0.75)
+	var python struct{ Triplets []triplet }
+	call(t, "reading", map[string]any{"url": s.url, "rollout": id}, &python)
+	if diff := cmp.Diff(want, python.Triplets); diff != "" {
+		t.Errorf("triplets of %s as the default adapter of Python reads them (-model +reader):\n%s", id, diff)
+	}
+}
