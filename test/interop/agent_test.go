@@ -91,9 +91,7 @@ func seenOnce(t *testing.T, s *server, id string, said []generation, streamed, w
 	}
 	var want []triplet
 	for _, g := range said {
-		one := triplet{}
-		one.Prompt.TokenIDs, one.Response.TokenIDs = g.prompt, g.sampled
-		want = append(want, one)
+		want = append(want, g.triplet())
 	}
 	want[len(want)-1].Reward = new(0.75)
 	var python struct{ Triplets []triplet }

@@ -38,7 +38,7 @@ type read struct {
 func TestPythonReadsGo(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	m := newModel(t, func(c chat) string { return "It is " + c.last() })
+	m := newVLLM(t, echo)
 	eachBackend(t, func(t *testing.T, s *server) {
 		at := s.claimed(t)
 		work(t, s, at)
@@ -105,10 +105,8 @@ func TestPythonReadsGo(t *testing.T) {
 		}
 
 		// Each call has the reward that followed it.
-		want := []triplet{{Reward: new(0.25)}, {Reward: new(1.0)}}
-		for i := range want {
-			want[i].Prompt.TokenIDs, want[i].Response.TokenIDs = []int64{1, 2, 3}, []int64{7, 8}
-		}
+		want := m.triplets(t, s.spans(t, at["rollout_id"]))
+		want[0].Reward, want[1].Reward = new(0.25), new(1.0)
 		if diff := cmp.Diff(want, got.Triplets); diff != "" {
 			t.Errorf("triplets (-want +got):\n%s", diff)
 		}

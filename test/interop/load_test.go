@@ -63,7 +63,7 @@ func TestManyOpenStreams(t *testing.T) {
 		case "leaves":
 			r = reply{text: "You will not hear this.", tokens: 2, after: func(ctx context.Context) error { <-ctx.Done(); return ctx.Err() }}
 		default:
-			r = reply{text: "Hello " + string(c.last().Content) + "! 👋", tokens: 2, after: func(context.Context) error { <-begun; return nil }}
+			r = reply{text: "Hello " + c.said() + "! 👋", tokens: 2, after: func(context.Context) error { <-begun; return nil }}
 		}
 		return r
 	})

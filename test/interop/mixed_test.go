@@ -74,7 +74,7 @@ func ask(ctx context.Context, llm agl.LLM, text string) (string, error) {
 func TestPythonAlgorithmGoRunners(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	m := newModel(t, calculator)
+	m := newVLLM(t, calculator)
 	eachBackend(t, func(t *testing.T, s *server) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
@@ -96,7 +96,7 @@ func TestPythonAlgorithmGoRunners(t *testing.T) {
 		call(t, "training", map[string]any{
 			"algorithm": "baseline", "url": s.url, "strategy": "cs", "options": map[string]any{"role": "algorithm", "managed_store": false},
 		}, &triplets)
-		checkBaseline(t, s, triplets, semconv.SpanModelCall, message, annotation)
+		checkBaseline(t, s, m, triplets, semconv.SpanModelCall, message, annotation)
 	}, "--model", "agent="+m.url)
 }
 
@@ -105,7 +105,7 @@ func TestPythonAlgorithmGoRunners(t *testing.T) {
 func TestGoAlgorithmPythonRunners(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	m := newModel(t, calculator)
+	m := newVLLM(t, calculator)
 	eachBackend(t, func(t *testing.T, s *server) {
 		var wg sync.WaitGroup
 		var failed error

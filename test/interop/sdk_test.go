@@ -46,7 +46,7 @@ func accountant(c conversation) reply {
 		return reply{calls: []toolCall{called("call_3", "multiply", fmt.Sprintf(`{"a":%s, "b":%s}`, results[0], results[1]))}}
 	case len(results) == 1:
 		return reply{text: "It is **" + results[0] + "**.\n\n\tGrüße — 四百六十二 👍 \n"}
-	case strings.HasSuffix(string(c.last().Content), questions[1]):
+	case strings.HasSuffix(c.said(), questions[1]):
 		return reply{text: "  four hundred\r\n\"sixty-two\"  \\"}
 	case len(c.Tools) == 0:
 		return reply{text: "About 460. "}
@@ -285,9 +285,7 @@ func recorded(t *testing.T, s *server, at admission, said []generation, streamed
 		if !calls[i].Usable() {
 			t.Errorf("call %d cannot be trained on: %s, %s", i, calls[i].Problem, calls[i].Detail)
 		}
-		one := triplet{}
-		one.Prompt.TokenIDs, one.Response.TokenIDs = g.prompt, g.sampled
-		triplets = append(triplets, one)
+		triplets = append(triplets, g.triplet())
 	}
 	triplets[len(triplets)-1].Reward = new(0.75)
 	ours, err := adapter.TracerTriplets(spans, adapter.TracerOptions{})

@@ -24,12 +24,12 @@ type triplet struct {
 }
 
 // calculator answers "model: n+n?" and knows nothing else.
-func calculator(c chat) string {
+func calculator(c conversation) reply {
 	var n, m int
-	if _, err := fmt.Sscanf(c.last(), "agent: %d+%d?", &n, &m); err != nil {
-		return "what?"
+	if _, err := fmt.Sscanf(c.said(), "agent: %d+%d?", &n, &m); err != nil {
+		return reply{text: "what?"}
 	}
-	return fmt.Sprint(n + m)
+	return reply{text: fmt.Sprint(n + m)}
 }
 
 // TestTrainerBaseline runs Trainer.dev with the algorithm and two runner
@@ -37,13 +37,13 @@ func calculator(c chat) string {
 func TestTrainerBaseline(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	m := newModel(t, calculator)
+	m := newVLLM(t, calculator)
 	eachBackend(t, func(t *testing.T, s *server) {
 		var triplets map[string][]triplet
 		call(t, "training", map[string]any{
 			"algorithm": "baseline", "url": s.url, "strategy": "cs", "options": map[string]any{"n_runners": 2, "managed_store": false},
 		}, &triplets)
-		checkBaseline(t, s, triplets, message, semconv.SpanModelCall, annotation)
+		checkBaseline(t, s, m, triplets, message, semconv.SpanModelCall, annotation)
 		if n := s.statistics(t).TotalWorkers; n != 2 {
 			t.Errorf("the store knows %d workers, want 2", n)
 		}
@@ -56,13 +56,13 @@ func TestTrainerBaseline(t *testing.T) {
 func TestTrainerSharedMemory(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	m := newModel(t, calculator)
+	m := newVLLM(t, calculator)
 	eachBackend(t, func(t *testing.T, s *server) {
 		var triplets map[string][]triplet
 		call(t, "training", map[string]any{
 			"algorithm": "baseline", "url": s.url, "strategy": "shm", "options": map[string]any{"main_thread": "algorithm", "managed_store": false},
 		}, &triplets)
-		if done := checkBaseline(t, s, triplets, message, semconv.SpanModelCall, annotation); done["Worker-0"] != 8 {
+		if done := checkBaseline(t, s, m, triplets, message, semconv.SpanModelCall, annotation); done["Worker-0"] != 8 {
 			t.Errorf("rollouts by worker: %v, want 8 of the only one", done)
 		}
 	}, "--model", "agent="+m.url)
@@ -73,7 +73,7 @@ func TestTrainerSharedMemory(t *testing.T) {
 func TestTrainerRoles(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	m := newModel(t, calculator)
+	m := newVLLM(t, calculator)
 	eachBackend(t, func(t *testing.T, s *server) {
 		address, err := url.Parse(s.url)
 		if err != nil {
@@ -102,7 +102,7 @@ func TestTrainerRoles(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		done := checkBaseline(t, s, triplets, message, semconv.SpanModelCall, annotation)
+		done := checkBaseline(t, s, m, triplets, message, semconv.SpanModelCall, annotation)
 		if done["Worker-0"] != 4 || done["Worker-1"] != 4 {
 			t.Errorf("rollouts by worker: %v, want 4 each", done)
 		}
@@ -111,7 +111,7 @@ func TestTrainerRoles(t *testing.T) {
 
 // checkBaseline looks at what Python's Baseline left, with these spans in each
 // rollout, and returns how many rollouts each worker ran.
-func checkBaseline(t *testing.T, s *server, triplets map[string][]triplet, spansOfEach ...string) map[string]int {
+func checkBaseline(t *testing.T, s *server, m *vllm, triplets map[string][]triplet, spansOfEach ...string) map[string]int {
 	t.Helper()
 	rollouts := s.rollouts(t)
 	if len(rollouts) != 8 || len(triplets) != 8 {
@@ -142,8 +142,8 @@ func checkBaseline(t *testing.T, s *server, triplets map[string][]triplet, spans
 		if err != nil || len(calls) != 1 || !calls[0].Usable() {
 			t.Errorf("calls of %s are %+v (%v), want one to train on", r.RolloutID, calls, err)
 		}
-		want := []triplet{{Reward: new(1.0)}}
-		want[0].Prompt.TokenIDs, want[0].Response.TokenIDs = []int64{1, 2, 3}, []int64{7, 8}
+		want := m.triplets(t, spans)
+		want[0].Reward = new(1.0)
 		if diff := cmp.Diff(want, triplets[r.RolloutID]); diff != "" {
 			t.Errorf("triplets of %s as Python reads them (-want +got):\n%s", r.RolloutID, diff)
 		}
@@ -161,12 +161,12 @@ func checkBaseline(t *testing.T, s *server, triplets map[string][]triplet, spans
 func TestTrainerAPO(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	m := newModel(t, func(c chat) string {
+	m := newVLLM(t, func(c conversation) reply {
 		switch c.Model {
 		case "critic":
-			return "It does not say who answers."
+			return reply{text: "It does not say who answers."}
 		case "editor":
-			return "agent: {question}"
+			return reply{text: "agent: {question}"}
 		}
 		return calculator(c)
 	})

@@ -15,6 +15,7 @@ import (
 	"unicode/utf8"
 
 	agl "agentlightning"
+	"agentlightning/semconv"
 )
 
 // vllm is a model backend as vLLM is one: it speaks chat completions and nothing
@@ -83,8 +84,8 @@ func (t *text) UnmarshalJSON(raw []byte) error {
 	return json.Unmarshal(raw, (*string)(t))
 }
 
-// last is what the model was told last.
-func (c conversation) last() turn { return c.Messages[len(c.Messages)-1] }
+// said is what the model was told last.
+func (c conversation) said() string { return string(c.Messages[len(c.Messages)-1].Content) }
 
 // reply is what the model answers.
 type reply struct {
@@ -159,6 +160,51 @@ func (v *vllm) until(t *testing.T, n int) []generation {
 		}
 	}
 }
+
+// asked returns the requests for a model name.
+func (v *vllm) asked(name string) []conversation {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var asked []conversation
+	for _, g := range v.done {
+		if g.asked.Model == name {
+			asked = append(asked, g.asked)
+		}
+	}
+	return asked
+}
+
+// triplets returns what adapters must make of those spans that have the ids of
+// answers, in their order and without rewards.
+func (v *vllm) triplets(t *testing.T, spans []agl.Span) []triplet {
+	t.Helper()
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	var out []triplet
+	seen := map[string]bool{}
+	for _, span := range spans {
+		id, ok := span.Attributes.String(semconv.GenAIResponseID)
+		if !ok || seen[id] {
+			continue
+		}
+		seen[id] = true
+		i := slices.IndexFunc(v.done, func(g generation) bool { return g.id == id })
+		if i < 0 {
+			t.Fatalf("span %s is of the answer %s, which the model did not give", span.Name, id)
+		}
+		out = append(out, v.done[i].triplet())
+	}
+	return out
+}
+
+func (g *generation) triplet() triplet {
+	var t triplet
+	t.Prompt.TokenIDs, t.Response.TokenIDs = g.prompt, g.sampled
+	return t
+}
+
+// echo is a script.
+func echo(c conversation) reply { return reply{text: "It is " + c.said()} }
 
 func (v *vllm) serve(w http.ResponseWriter, r *http.Request) {
 	c := conversation{header: r.Header.Clone()}
