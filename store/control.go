@@ -32,6 +32,9 @@ type ControlStore interface {
 	// [ControlStore.ResolveAttempt] gives, with the next sequence id and the
 	// present time, and returns it.
 	AddEvent(ctx context.Context, event agl.Span) (agl.Span, error)
+	// EventAttempts lists the attempts of a rollout that have spans, in the order
+	// of the first span of each. Of an unknown rollout there are none.
+	EventAttempts(ctx context.Context, rolloutID string) ([]string, error)
 	// Completions reads the log of rollouts that ended, from a position on. With
 	// a wait it returns once there is an entry after the position, or when the
 	// wait is over.

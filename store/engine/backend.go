@@ -53,6 +53,9 @@ type Reader interface {
 	QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error)
 	// LastSpan returns the span of a name that an attempt got last.
 	LastSpan(at store.Attempted, name string) (store.SpanJSON, bool, error)
+	// SpannedAttempts lists the attempts of a rollout that have spans, in the
+	// order of the first span of each.
+	SpannedAttempts(rolloutID string) ([]string, error)
 
 	// Completions returns up to limit ids of rollouts that ended, after so many
 	// entries of the log, and the length of the log.

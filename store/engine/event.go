@@ -98,6 +98,17 @@ func (s *Store) AddEvent(ctx context.Context, event agl.Span) (agl.Span, error) 
 	return span, nil
 }
 
+// EventAttempts implements [store.ControlStore].
+func (s *Store) EventAttempts(ctx context.Context, rolloutID string) ([]string, error) {
+	out := []string{}
+	err := s.view(ctx, func(r Reader) error {
+		ids, err := r.SpannedAttempts(rolloutID)
+		out = append(out[:0], ids...)
+		return err
+	})
+	return out, err
+}
+
 // supersede drops the expert routes of the model call before a new one when the
 // prompt of the new one goes on from it: those of the last call of a trajectory
 // cover all of it, and they are large. Nothing else of a span ever changes.

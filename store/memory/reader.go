@@ -153,6 +153,23 @@ func (r reader) LastSpan(at store.Attempted, name string) (store.SpanJSON, bool,
 	return nil, false, nil
 }
 
+func (r reader) SpannedAttempts(rolloutID string) ([]string, error) {
+	row, ok := r.s.rollouts[rolloutID]
+	if !ok {
+		return nil, nil
+	}
+	var ids []string
+	for _, s := range row.spans {
+		if !slices.Contains(ids, s.AttemptID) {
+			ids = append(ids, s.AttemptID)
+		}
+		if len(ids) == len(row.byOwner) {
+			break
+		}
+	}
+	return ids, nil
+}
+
 func (r reader) Completions(after int64, limit int) ([]string, int64, error) {
 	total := int64(len(r.s.completed))
 	from := min(after, total)

@@ -292,6 +292,12 @@ func (s *Store) AddEvent(ctx context.Context, event agl.Span) (_ agl.Span, err e
 	return s.control().AddEvent(ctx, event)
 }
 
+// EventAttempts implements [store.ControlStore].
+func (s *Store) EventAttempts(ctx context.Context, rolloutID string) (_ []string, err error) {
+	defer s.m.done(opEventAttempts, time.Now(), &err)
+	return s.control().EventAttempts(ctx, rolloutID)
+}
+
 // Completions implements [store.ControlStore].
 func (s *Store) Completions(ctx context.Context, q store.CompletionQuery) (_ store.CompletionPage, err error) {
 	defer s.m.done(opCompletions, time.Now(), &err)

@@ -45,6 +45,7 @@ const (
 	opDeleteRollout
 	opResolveAttempt
 	opAddEvent
+	opEventAttempts
 	opCompletions
 	opStatistics
 	operations // how many there are
@@ -93,6 +94,7 @@ var names = [operations]string{
 	opDeleteRollout:    "delete_rollout",
 	opResolveAttempt:   "resolve_attempt",
 	opAddEvent:         "add_event",
+	opEventAttempts:    "query_event_attempts",
 	opCompletions:      "query_completions",
 	opStatistics:       "statistics",
 }

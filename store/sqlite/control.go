@@ -34,6 +34,15 @@ func (t *tx) UpdateSpan(s store.EncodedSpan) error {
 	return nil
 }
 
+func (r reader) SpannedAttempts(rolloutID string) ([]string, error) {
+	var ids []string
+	err := r.c.query(func(row row) error {
+		ids = append(ids, row.text(0))
+		return nil
+	}, selectSpanned, rolloutID)
+	return ids, err
+}
+
 func (r reader) Completions(after int64, limit int) ([]string, int64, error) {
 	total, err := r.c.number(countCompletions)
 	if err != nil {

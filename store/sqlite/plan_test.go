@@ -52,6 +52,7 @@ func TestPlans(t *testing.T) {
 		{"rollouts by id", byID.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"rollouts of controllers by status", controlled.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"selectLastSpan", selectLastSpan},
+		{"selectSpanned", selectSpanned},
 		{"selectCompletions", selectCompletions},
 		{"countCompletions", countCompletions},
 		{"page of rollouts", (&filter{}).selection("rollouts", store.Paging{Limit: 10}, rolloutSorts).sql(rolloutColumns) + " LIMIT ? OFFSET ?"},

@@ -84,7 +84,8 @@ const (
 const (
 	selectLastSpan = `SELECT body FROM spans WHERE ` + ofRollout + ` AND attempt_id = ? AND name = ?
 		ORDER BY seq DESC LIMIT 1`
-	updateSpan = `UPDATE spans SET sequence_id = ?4, trace_id = ?5, parent_id = ?6, name = ?7, start_time = ?8,
+	selectSpanned = `SELECT attempt_id FROM spans WHERE ` + ofRollout + ` GROUP BY attempt_id ORDER BY min(seq)`
+	updateSpan    = `UPDATE spans SET sequence_id = ?4, trace_id = ?5, parent_id = ?6, name = ?7, start_time = ?8,
 		end_time = ?9, body = ?10 WHERE rollout = ?1 AND attempt_id = ?2 AND span_id = ?3`
 
 	appendCompletion  = `INSERT INTO completions (rollout_id) VALUES (?)`

@@ -200,6 +200,8 @@ func controlTests() []test {
 			f.same("number", first.SequenceID, int64(1))
 			f.event("a", "7", "y")
 			f.event("a", "0", "z")
+			f.same("attempts with events", must(f.control().EventAttempts(f.Context(), "a"))(f), []string{"0", "7"})
+			f.same("of nobody", must(f.control().EventAttempts(f.Context(), "unknown"))(f), []string{})
 			ro := must(f.Rollout(f.Context(), "a"))(f)
 			f.same("status", ro.Status, agl.RolloutQueuing)
 			spans := must(f.QuerySpans(f.Context(), store.SpanQuery{RolloutID: "a", AttemptID: new("0")}))(f)
