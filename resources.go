@@ -32,7 +32,8 @@ type LLM struct {
 }
 
 // ProxyLLM is a model behind the proxy. Its address depends on the attempt that
-// calls it, see [ProxyLLM.Route].
+// calls it, see [ProxyLLM.Route]. A server that is given one without an Endpoint
+// puts in its own, as agents reach it.
 type ProxyLLM LLM
 
 // PromptTemplate is a prompt with placeholders.

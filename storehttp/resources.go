@@ -89,6 +89,13 @@ func (h *handler) namedResources(c *call) (agl.NamedResources, *answer) {
 		a := c.invalid()
 		return nil, &a
 	}
+	for i := range named {
+		// Who writes resources need not know how agents reach the server.
+		if p, ok := named[i].Resource.(agl.ProxyLLM); ok && p.Endpoint == "" {
+			p.Endpoint = h.publicURL(c.Request) + "/v1"
+			named[i].Resource = p
+		}
+	}
 	return named, nil
 }
 

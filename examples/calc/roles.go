@@ -15,6 +15,7 @@ import (
 	"agentlightning/examples/calc/calculator"
 	"agentlightning/execution"
 	"agentlightning/internal/daemon"
+	"agentlightning/llmproxy"
 	"agentlightning/store"
 	"agentlightning/store/engine"
 	"agentlightning/store/memory"
@@ -65,7 +66,7 @@ func openSite(ctx context.Context, o options, backend engine.Backend, models []a
 		return nil, err
 	}
 	st := engine.New(backend, engine.Config{HealthScanInterval: scanInterval, Logger: logger, OnChange: metrics.OnChange})
-	config := daemon.Config{Store: st, Port: o.port, Models: models, Logger: logger, Metrics: metrics}
+	config := daemon.Config{Store: st, Port: o.port, Proxy: llmproxy.Config{Static: models}, Logger: logger, Metrics: metrics}
 	server, err := daemon.Listen(ctx, config)
 	if err != nil {
 		config.Port = 0

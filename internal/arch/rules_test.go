@@ -204,6 +204,10 @@ var rules = []rule{
 		root:    words,
 		"store": "attempts, and the error of a call that is denied",
 	}},
+	{"internal/modellist", "model backends as people write them: options, and LiteLLM's model_list", reasons{
+		root:                       words,
+		"github.com/goccy/go-yaml": "the list is YAML",
+	}},
 	{"internal/doctor", "what is wrong with an installation, and how to mend it", reasons{
 		root: words,
 	}},
@@ -231,6 +235,8 @@ var rules = []rule{
 		root:                       words,
 		"internal/daemon":          "agl serve",
 		"internal/doctor":          "agl doctor",
+		"internal/modellist":       "backends as flags and files name them",
+		"llmproxy":                 "the flags of the proxy",
 		"internal/logs":            "the flags of the log",
 		"store":                    contract,
 		"store/engine":             everyone,

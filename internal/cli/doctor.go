@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"agentlightning/internal/doctor"
+	"agentlightning/internal/modellist"
 	"agentlightning/store/sqlite"
 )
 
@@ -34,8 +35,8 @@ func newDoctor() *cobra.Command {
 				c.Scheme = "https"
 			}
 			var err error
-			if c.Models, err = parseModels(models); err != nil {
-				return err
+			if c.Models, err = modellist.ParseAll(models, os.LookupEnv); err != nil {
+				return usageError{fmt.Errorf("--model %w", err)}
 			}
 			if !strings.HasPrefix(db, "memory:") {
 				if c.Database, err = databaseFile(db); err != nil {
@@ -51,7 +52,7 @@ func newDoctor() *cobra.Command {
 	f.IntVar(&port, "port", 4747, "port of the server")
 	f.BoolVar(&tls, "tls", false, "the server speaks TLS")
 	f.StringVar(&db, "db", defaultDB, "where everything is kept: sqlite:PATH or memory:")
-	f.StringArrayVar(&models, "model", nil, "a model backend as NAME=BASE_URL (repeatable)")
+	f.StringArrayVar(&models, "model", nil, "a model backend as for agl serve (repeatable)")
 	f.StringVar(&token, "auth-token", "", "token of the server")
 	f.BoolVar(&insecure, "insecure", false, "a public address without a token is on purpose")
 	f.String(configFlag, "", "file with settings (YAML, the names of the flags as keys)")

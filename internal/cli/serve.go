@@ -11,25 +11,25 @@ import (
 
 	"github.com/spf13/cobra"
 
-	agl "agentlightning"
 	"agentlightning/internal/daemon"
 	"agentlightning/internal/logs"
 )
 
 type serveOptions struct {
-	host, db, sync  string
-	port            int
-	models, origins []string
-	authToken       string
-	insecure        bool
-	scan            time.Duration
-	printConfig     bool
+	host, db, sync string
+	port           int
+	origins        []string
+	authToken      string
+	insecure       bool
+	scan           time.Duration
+	printConfig    bool
 
-	tlsCert, tlsKey               string
-	otlpPort                      int
-	maxBody                       byteSize
-	connectTimeout, timeout, idle time.Duration
-	logLevel, logFormat, logFile  string
+	tlsCert, tlsKey              string
+	publicURL                    string
+	otlpPort                     int
+	maxBody                      byteSize
+	proxy                        proxyOptions
+	logLevel, logFormat, logFile string
 
 	// Options of release 0.3.
 	backend, mongoURI string
@@ -64,7 +64,6 @@ func newServe(name string) *cobra.Command {
 	f.IntVar(&o.otlpPort, "otlp-grpc-port", 0, "port for OTLP over gRPC, by custom 4317; 0 opens none (OTLP over HTTP is at /v1/traces)")
 	f.StringVar(&o.db, "db", defaultDB, "where to keep everything: sqlite:PATH or memory:")
 	f.StringVar(&o.sync, "sync", "full", "what an answer survives: full (power loss) or normal (death of the process)")
-	f.StringArrayVar(&o.models, "model", nil, "a model backend as NAME=BASE_URL (repeatable)")
 	f.StringArrayVar(&o.origins, "cors-origin", nil, "origin that browsers may call from, * for all (repeatable)")
 	f.StringVar(&o.authToken, "auth-token", "", "token that every request must carry")
 	f.BoolVar(&o.insecure, "insecure", false, "listen on a public address without a token")
@@ -72,9 +71,8 @@ func newServe(name string) *cobra.Command {
 	f.StringVar(&o.tlsCert, "tls-cert", "", "file with a certificate (PEM); with --tls-key the port speaks TLS")
 	f.StringVar(&o.tlsKey, "tls-key", "", "file with the key of the certificate (PEM)")
 	f.Var(&o.maxBody, "max-body", "most bytes of a request's body, such as 64MiB; 0 leaves it to each protocol")
-	f.DurationVar(&o.connectTimeout, "upstream-connect-timeout", 10*time.Second, "how long connecting to a model backend may take; 0s has no limit")
-	f.DurationVar(&o.timeout, "upstream-timeout", 10*time.Minute, "how long a model backend may take to begin its answer; 0s has no limit")
-	f.DurationVar(&o.idle, "upstream-idle-timeout", 2*time.Minute, "how long a model backend may pause in its answer; 0s has no limit")
+	f.StringVar(&o.publicURL, "public-url", "", "address by which agents reach the server, named in resources and printed links; by default the one that is listened on")
+	o.proxy.bind(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error; also by area, as in info,store=debug,proxy=warning ("+strings.Join(logs.Areas(), ", ")+")")
 	f.StringVar(&o.logFormat, "log-format", "text", "form of the log's lines: "+strings.Join(logs.Formats(), " or "))
 	f.StringVar(&o.logFile, "log-file", "", "file that the log is appended to, rather than standard error")
@@ -99,14 +97,13 @@ func serve(cmd *cobra.Command, o *serveOptions) error {
 		printSettings(cmd.OutOrStdout(), cmd.Flags(), source)
 		return nil
 	}
-	models, err := parseModels(o.models)
+	proxy, err := o.proxy.config(os.LookupEnv)
 	if err != nil {
 		return err
 	}
 	config := daemon.Config{
 		Host: o.host, Port: o.port, AuthToken: o.authToken, Insecure: o.insecure,
-		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, Models: models,
-		UpstreamConnectTimeout: orNever(o.connectTimeout), UpstreamTimeout: orNever(o.timeout), UpstreamIdleTimeout: orNever(o.idle),
+		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, PublicURL: o.publicURL, Proxy: proxy,
 	}
 	if o.otlpPort != 0 {
 		config.OTLPGRPCPort = &o.otlpPort
@@ -115,14 +112,6 @@ func serve(cmd *cobra.Command, o *serveOptions) error {
 		return usageError{admitting(cmd, err)}
 	}
 	return o.run(cmd, config)
-}
-
-// orNever translates a limit: none is 0 on the command line and negative for the proxy.
-func orNever(d time.Duration) time.Duration {
-	if d == 0 {
-		return -1
-	}
-	return d
 }
 
 func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error) {
@@ -161,6 +150,9 @@ func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error)
 		config.Logger.WarnContext(ctx, "few files may be open at once, so many runners may be refused; raise the hard limit, as with 'ulimit -Hn 65536'", "open_files", files)
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "agl: dashboard and API on %s, data in %s\n", server.URL(), o.db)
+	if public := server.PublicURL(); public != server.URL() {
+		fmt.Fprintf(cmd.OutOrStdout(), "agl: agents reach it at %s\n", public)
+	}
 	if at := server.OTLPGRPCAddress(); at != "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "agl: OTLP over gRPC on %s\n", at)
 	}
@@ -205,16 +197,4 @@ func (o *serveOptions) applyOld(cmd *cobra.Command) error {
 		}
 	}
 	return nil
-}
-
-func parseModels(entries []string) ([]agl.Model, error) {
-	var models []agl.Model
-	for _, entry := range entries {
-		name, endpoint, ok := strings.Cut(entry, "=")
-		if !ok || name == "" || !strings.HasPrefix(endpoint, "http://") && !strings.HasPrefix(endpoint, "https://") {
-			return nil, usageError{fmt.Errorf("--model %s: must be NAME=BASE_URL with an http or https address", entry)}
-		}
-		models = append(models, agl.Model{Name: name, Endpoint: endpoint})
-	}
-	return models, nil
 }

@@ -9,13 +9,15 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"net/url"
 	"strconv"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	agl "agentlightning"
 	"agentlightning/internal/access"
+	"agentlightning/llmproxy"
 	"agentlightning/store"
 	"agentlightning/storehttp"
 )
@@ -44,14 +46,17 @@ type Config struct {
 	Insecure bool
 	// CORSOrigins are the origins that browsers may call from; "*" means all.
 	CORSOrigins []string
-	// Models are backends of the proxy beside those kept in the store.
-	Models []agl.Model
+	// Proxy is the configuration of the model proxy; Sink, Attempts, Models,
+	// Logger and Metrics are the server's own. Its Static are backends beside those
+	// kept in the store.
+	Proxy llmproxy.Config
+	// PublicURL is the address by which agents reach the server, which resources
+	// and answers name. Empty means the one it listens on, with an address of this
+	// machine in place of all of them.
+	PublicURL string
 	// MaxBody bounds the bodies of requests in bytes, below the limits that each
 	// protocol has anyway; 0 leaves it to those.
 	MaxBody int64
-	// UpstreamConnectTimeout, UpstreamTimeout and UpstreamIdleTimeout limit what
-	// model backends may take, as in [llmproxy.Config].
-	UpstreamConnectTimeout, UpstreamTimeout, UpstreamIdleTimeout time.Duration
 	// Metrics are served; nil means those that the server sees by itself.
 	Metrics *Metrics
 	// Log returns the logger of an area of the server, see package logs, or of
@@ -98,6 +103,11 @@ func (c Config) ValidateAddress() error {
 	}
 	if c.MaxBody < 0 {
 		return fmt.Errorf("--max-body %d: must not be negative", c.MaxBody)
+	}
+	if c.PublicURL != "" {
+		if u, err := url.Parse(c.PublicURL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.RawQuery != "" || u.User != nil {
+			return fmt.Errorf("--public-url %s: must be an address such as https://agl.example.com", c.PublicURL)
+		}
 	}
 	if c.Host != "" && !loopback(c.Host) && c.AuthToken == "" && !c.Insecure {
 		return &OpenAddressError{c.Host}
@@ -182,6 +192,10 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 	if c.AuthToken != "" {
 		s.guard = access.NewGuard(c.AuthToken, signer)
 	}
+	if c.PublicURL == "" {
+		c.PublicURL = s.reachableURL(ctx)
+	}
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	s.config = c
 	if s.routed, err = routes(c, s.guard, signer); err != nil {
 		return err
@@ -193,10 +207,32 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 }
 
 // URL is the root address for clients on this machine.
-func (s *Server) URL() string {
+func (s *Server) URL() string { return s.at("127.0.0.1") }
+
+// PublicURL is the root address for agents.
+func (s *Server) PublicURL() string { return s.config.PublicURL }
+
+// reachableURL is the root address for clients elsewhere, as far as this machine
+// can tell.
+func (s *Server) reachableURL(ctx context.Context) string {
+	// Nothing is sent: the system is asked which address it would send from.
+	conn, err := (&net.Dialer{}).DialContext(ctx, "udp4", "192.0.2.1:9")
+	if err != nil {
+		return s.URL()
+	}
+	defer func() { _ = conn.Close() }()
+	host, _, err := net.SplitHostPort(conn.LocalAddr().String())
+	if err != nil {
+		return s.URL()
+	}
+	return s.at(host)
+}
+
+// at is the root address of the server; all is what stands for all addresses.
+func (s *Server) at(all string) string {
 	host, port, _ := net.SplitHostPort(s.listener.Addr().String())
 	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
+		host = all
 	}
 	scheme := "http://"
 	if s.tls != nil {

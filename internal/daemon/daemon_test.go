@@ -12,6 +12,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/internal/daemon"
+	"agentlightning/llmproxy"
 	"agentlightning/store"
 	"agentlightning/store/engine"
 	"agentlightning/store/memory"
@@ -69,7 +70,7 @@ func request(t *testing.T, method, url, token string) (status int, header http.H
 
 func TestEveryProtocolOnOnePort(t *testing.T) {
 	t.Parallel()
-	url, _ := start(t, daemon.Config{Models: []agl.Model{{Name: "policy", Endpoint: "http://127.0.0.1:1/v1"}}})
+	url, _ := start(t, daemon.Config{Proxy: llmproxy.Config{Static: []agl.Model{{Name: "policy", Endpoint: "http://127.0.0.1:1/v1"}}}})
 	tests := []struct {
 		method, path string
 		status       int

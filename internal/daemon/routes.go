@@ -33,11 +33,10 @@ type routed struct {
 func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, error) {
 	registry := c.Metrics.registry
 	kept := observed.New(c.Store, c.Metrics.store)
-	proxy, err := llmproxy.New(llmproxy.Config{
-		Sink: kept, Attempts: kept, Models: kept, Static: c.Models,
-		UpstreamConnectTimeout: c.UpstreamConnectTimeout, UpstreamTimeout: c.UpstreamTimeout,
-		UpstreamIdleTimeout: c.UpstreamIdleTimeout, Logger: c.Log("proxy"), Metrics: registry,
-	})
+	calls := c.Proxy
+	calls.Sink, calls.Attempts, calls.Models = kept, kept, kept
+	calls.Logger, calls.Metrics = c.Log("proxy"), registry
+	proxy, err := llmproxy.New(calls)
 	if err != nil {
 		return nil, fmt.Errorf("model proxy: %w", err)
 	}
@@ -47,7 +46,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 		}
 	}
 	shared := watched{kept, kept, proxy}
-	api := storehttp.NewHandler(access.Scoped(shared), storehttp.Config{Logger: c.Log("store"), Tokens: signer})
+	api := storehttp.NewHandler(access.Scoped(shared), storehttp.Config{Logger: c.Log("store"), Tokens: signer, PublicURL: c.PublicURL})
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
 	traces := otlp.NewHandler(kept, exports)
 	models := gateway.NewHandler(shared, c.Log("gateway"))

@@ -22,6 +22,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/internal/daemon"
+	"agentlightning/llmproxy"
 	"agentlightning/store/engine"
 	"agentlightning/store/memory"
 )
@@ -109,7 +110,7 @@ func TestReaderThatStops(t *testing.T) {
 		}
 	}))
 	t.Cleanup(backend.Close)
-	url, _ := start(t, daemon.Hurry(daemon.Config{Models: []agl.Model{{Name: "m", Endpoint: backend.URL}}}, time.Minute, 100*time.Millisecond))
+	url, _ := start(t, daemon.Hurry(daemon.Config{Proxy: llmproxy.Config{Static: []agl.Model{{Name: "m", Endpoint: backend.URL}}}}, time.Minute, 100*time.Millisecond))
 	conn := dial(t, url)
 	if err := conn.(*net.TCPConn).SetReadBuffer(4096); err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/internal/daemon"
+	"agentlightning/llmproxy"
 	"agentlightning/otlp"
 	"agentlightning/store"
 	"agentlightning/store/engine"
@@ -151,7 +152,7 @@ func TestAttemptTokenOpensItsAttemptOnly(t *testing.T) {
 		fmt.Fprint(w, `{"id":"c","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"42"}}]}`)
 	}))
 	t.Cleanup(backend.Close)
-	s := newSite(t, daemon.Config{AuthToken: "secret", Models: []agl.Model{{Name: "m", Endpoint: backend.URL + "/v1"}}})
+	s := newSite(t, daemon.Config{AuthToken: "secret", Proxy: llmproxy.Config{Static: []agl.Model{{Name: "m", Endpoint: backend.URL + "/v1"}}}})
 	ids := func(at store.Attempted) string {
 		return `{"rollout_id":"` + at.RolloutID + `","attempt_id":"` + at.AttemptID + `"}`
 	}

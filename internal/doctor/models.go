@@ -82,6 +82,10 @@ func (e *examination) models(ctx context.Context) {
 
 func (e *examination) model(ctx context.Context, m agl.Model) {
 	name := "model " + m.Name
+	if kind := m.Speaks(); kind == agl.BackendAzure || kind == agl.BackendAnthropic {
+		e.say(Good, name, "", "%s is not asked: what %s lists are not models by these names", m.Endpoint, kind)
+		return
+	}
 	url := strings.TrimSuffix(m.Endpoint, "/") + "/models"
 	res, err := e.get(ctx, url, m.APIKey)
 	switch {

@@ -1,0 +1,67 @@
+package cli
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/spf13/pflag"
+
+	"agentlightning/internal/modellist"
+	"agentlightning/llmproxy"
+)
+
+// proxyOptions are the flags of the model proxy.
+type proxyOptions struct {
+	models, lists                        []string
+	connectTimeout, timeout, idle, queue time.Duration
+	hold                                 time.Duration
+}
+
+func (o *proxyOptions) bind(f *pflag.FlagSet) {
+	f.StringArrayVar(&o.models, "model", nil, "a model backend as "+modellist.Usage+" (repeatable); options are "+modellist.Options)
+	f.StringArrayVar(&o.lists, "model-list", nil, "file with model backends in the form of LiteLLM's model_list, YAML (repeatable)")
+	f.DurationVar(&o.connectTimeout, "upstream-connect-timeout", 10*time.Second, "how long connecting to a model backend may take; 0s has no limit")
+	f.DurationVar(&o.timeout, "upstream-timeout", 10*time.Minute, "how long a model backend may take to begin its answer; 0s has no limit")
+	f.DurationVar(&o.idle, "upstream-idle-timeout", 2*time.Minute, "how long a model backend may pause in its answer; 0s has no limit")
+	f.DurationVar(&o.queue, "upstream-queue-timeout", time.Minute, "how long a call waits for a model backend whose limits are reached; 0s refuses at once")
+	f.DurationVar(&o.hold, "pause-hold-timeout", 5*time.Minute, "how long a call is held at most by a pause that holds calls")
+}
+
+// config returns what the flags say.
+func (o *proxyOptions) config(environ modellist.Environ) (llmproxy.Config, error) {
+	c := llmproxy.Config{
+		UpstreamConnectTimeout: orNever(o.connectTimeout), UpstreamTimeout: orNever(o.timeout),
+		UpstreamIdleTimeout: orNever(o.idle), UpstreamQueueTimeout: orNever(o.queue),
+		Environ: func(name string) string { value, _ := environ(name); return value },
+	}
+	if o.hold <= 0 {
+		return c, usageError{fmt.Errorf("--pause-hold-timeout %s: must be more than 0s", o.hold)}
+	}
+	c.Gate = llmproxy.NewGate(o.hold, nil)
+	for _, path := range o.lists {
+		text, err := os.ReadFile(path)
+		if err != nil {
+			return c, fmt.Errorf("--model-list: %w", err)
+		}
+		models, err := modellist.ParseYAML(text, environ)
+		if err != nil {
+			return c, usageError{fmt.Errorf("--model-list %s: %w", path, err)}
+		}
+		c.Static = append(c.Static, models...)
+	}
+	models, err := modellist.ParseAll(o.models, environ)
+	if err != nil {
+		return c, usageError{fmt.Errorf("--model %w", err)}
+	}
+	c.Static = append(c.Static, models...)
+	return c, nil
+}
+
+// orNever translates a limit: none is 0 on the command line and negative for the proxy.
+func orNever(d time.Duration) time.Duration {
+	if d == 0 {
+		return -1
+	}
+	return d
+}
