@@ -233,6 +233,8 @@ var rules = []rule{
 	}},
 	{"internal/cli", "the commands of agl", reasons{
 		root:                       words,
+		"adapter":                  "exports and explains what training reads",
+		"semconv":                  names,
 		"internal/daemon":          "agl serve",
 		"internal/doctor":          "agl doctor",
 		"internal/modellist":       "backends as flags and files name them",

@@ -3,7 +3,6 @@ package cli_test
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,10 +10,7 @@ import (
 	"testing"
 	"time"
 
-	agl "agentlightning"
 	"agentlightning/internal/cli"
-	"agentlightning/store"
-	"agentlightning/storehttp"
 )
 
 // syncBuffer is a buffer that a command writes while the test reads.
@@ -123,6 +119,19 @@ func TestMistakesAreOneLineThatSaysWhatToDo(t *testing.T) {
 		{"no server", "connection refused", 1, []string{"rollouts", "ls"}},
 		{"status", "must be one of", 2, []string{"rollouts", "ls", "--status", "done"}},
 		{"no id", "give one rollout id", 2, []string{"rollouts", "show"}},
+		{"mode", "must be one of [train val test]", 2, []string{"rollouts", "ls", "--mode", "live"}},
+		{"limit", "0 is no limit", 2, []string{"rollouts", "ls", "--limit", "-1"}},
+		{"since", "--since -1h0m0s", 2, []string{"rollouts", "ls", "--since", "-1h"}},
+		{"no choice to retry", "give rollout ids, or choose", 2, []string{"rollouts", "retry"}},
+		{"no choice to cancel", "agl rollouts cancel --help", 2, []string{"rollouts", "cancel", "--limit", "3"}},
+		{"no choice to explain", "give rollout ids, or choose", 2, []string{"rollouts", "explain"}},
+		{"joining", "must be lineages, linear or separate", 2, []string{"rollouts", "explain", "ro-1", "--joining", "x"}},
+		{"agent", "missing closing )", 2, []string{"rollouts", "explain", "ro-1", "--agent", "("}},
+		{"token limit", "--prompt-limit -1", 2, []string{"rollouts", "explain", "ro-1", "--prompt-limit", "-1"}},
+		{"kind of export", "must be one of rollouts, spans, rows", 2, []string{"rollouts", "export", "--what", "all"}},
+		{"export over a file", "the file exists", 2, []string{"rollouts", "export", "--to", settings}},
+		{"two versions at the most", `unexpected argument "c"`, 2, []string{"resources", "diff", "a", "b", "c"}},
+		{"limit of versions", "--limit -1", 2, []string{"resources", "ls", "--limit", "-1"}},
 	}
 	for _, tt := range tests {
 		status, _, stderr := run(t, tt.args...)
@@ -163,57 +172,6 @@ func TestSettingsSayWhereTheyCameFrom(t *testing.T) {
 	}
 }
 
-func TestRollouts(t *testing.T) {
-	t.Parallel()
-	url := serve(t, "--db", "sqlite:"+filepath.Join(t.TempDir(), "agl.db"))
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	ctx := t.Context()
-	started, err := client.StartRollout(ctx, store.StartRequest{EnqueueRequest: store.EnqueueRequest{Input: []byte(`{"q":"6*7"}`), Mode: agl.ModeTrain}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	reward := agl.SpanCore{Name: "agentlightning.annotation", Status: agl.TraceStatus{StatusCode: agl.StatusOK}, Attributes: agl.Attributes{
-		{Key: "agentlightning.reward.0.name", Value: "primary"}, {Key: "agentlightning.reward.0.value", Value: 0.5},
-	}}
-	if _, err := client.AddSpans(ctx, []agl.Span{reward.Span(started.RolloutID, started.Attempt.AttemptID, 1, 1)}); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := client.UpdateAttempt(ctx, started.RolloutID, agl.LatestAttempt, store.AttemptUpdate{Status: store.To(agl.AttemptSucceeded)}); err != nil {
-		t.Fatal(err)
-	}
-	for range 3 {
-		if _, err := client.EnqueueRollouts(ctx, []store.EnqueueRequest{{Input: []byte(`"later"`)}}); err != nil {
-			t.Fatal(err)
-		}
-	}
-
-	status, out, stderr := run(t, "rollouts", "ls", "--server", url, "--limit", "3")
-	if status != 0 || !strings.Contains(out, "queuing") || !strings.Contains(out, "3 of 4") {
-		t.Errorf("rollouts ls = %d, %s%s, want three of four", status, out, stderr)
-	}
-	status, out, stderr = run(t, "rollouts", "ls", "--server", url, "--status", "succeeded", "--json")
-	var row struct {
-		RolloutID string `json:"rollout_id"`
-	}
-	if err := json.Unmarshal([]byte(out), &row); status != 0 || err != nil || row.RolloutID != started.RolloutID {
-		t.Errorf("rollouts ls --json = %d, %s%s, want the rollout that succeeded", status, out, stderr)
-	}
-	status, out, stderr = run(t, "rollouts", "show", started.RolloutID, "--server", url)
-	for _, part := range []string{"succeeded", `{"q":"6*7"}`, "attempt 1", "reward 0.5", "reward    0.5"} {
-		if status != 0 || !strings.Contains(out, part) {
-			t.Errorf("rollouts show = %d, %s%s, want %q in it", status, out, stderr, part)
-		}
-	}
-	status, _, stderr = run(t, "rollouts", "show", "ro-none", "--server", url)
-	if status != 1 || !strings.Contains(stderr, "ro-none") {
-		t.Errorf("rollouts show ro-none = %d, %q, want 1 and the id", status, stderr)
-	}
-}
-
 func TestOneServerForADatabase(t *testing.T) {
 	t.Parallel()
 	path := "sqlite:" + filepath.Join(t.TempDir(), "agl.db")
@@ -235,6 +193,13 @@ func TestVersionAndHelp(t *testing.T) {
 		{"store", "--help"},
 		{"rollouts", "ls", "--help"},
 		{"rollouts", "show", "--help"},
+		{"rollouts", "explain", "--help"},
+		{"rollouts", "retry", "--help"},
+		{"rollouts", "cancel", "--help"},
+		{"rollouts", "export", "--help"},
+		{"resources", "ls", "--help"},
+		{"resources", "show", "--help"},
+		{"resources", "diff", "--help"},
 		{"version", "--help"},
 		{"db", "--help"},
 		{"db", "check", "--help"},

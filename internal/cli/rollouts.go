@@ -1,14 +1,12 @@
 package cli
 
 import (
-	"encoding/json"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
-	"strings"
-	"text/tabwriter"
-	"time"
+	"strconv"
 
 	"github.com/spf13/cobra"
 
@@ -25,7 +23,7 @@ func (o *clientOptions) bind(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVar(&o.token, "token", "", "the server's token (AGL_AUTH_TOKEN)")
 }
 
-func (o *clientOptions) open() (store.Store, error) {
+func (o *clientOptions) open() (*storehttp.Client, error) {
 	server, token := o.server, o.token
 	if server == "" {
 		server = os.Getenv("AGL_SERVER")
@@ -43,79 +41,58 @@ func (o *clientOptions) open() (store.Store, error) {
 	return client, nil
 }
 
+// with runs a command that asks a server.
+func (o *clientOptions) with(do func(*storehttp.Client) error) error {
+	client, err := o.open()
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(client), client.Close())
+}
+
 func newRollouts() *cobra.Command {
 	var o clientOptions
 	cmd := &cobra.Command{
 		Use:   "rollouts",
-		Short: "Look at rollouts: the tasks that agents were given",
+		Short: "Look at rollouts, the tasks that agents were given, and at what became of them",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	o.bind(cmd)
-	cmd.AddCommand(newRolloutsList(&o), newRolloutsShow(&o))
+	cmd.AddCommand(newRolloutsList(&o), newRolloutsShow(&o), newRolloutsExplain(&o),
+		newRolloutsRetry(&o), newRolloutsCancel(&o), newRolloutsExport(&o))
 	return cmd
 }
 
 func newRolloutsList(o *clientOptions) *cobra.Command {
 	var (
-		status, match string
-		limit         int
-		asJSON        bool
+		filter rolloutFilter
+		asJSON bool
 	)
 	cmd := &cobra.Command{
 		Use:     "ls",
 		Short:   "List rollouts, the newest first",
-		Example: "  agl rollouts ls --status failed --limit 50\n  agl rollouts ls --json | jq .status",
+		Example: "  agl rollouts ls --status failed --since 2h\n  agl rollouts ls --limit 0 --json | jq .status",
 		Args:    noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			q := store.RolloutQuery{Paging: store.Paging{SortBy: "start_time", Desc: true, Limit: limit}}
-			if limit < 1 {
-				return usageError{fmt.Errorf("--limit %d: must be at least 1", limit)}
-			}
-			for _, s := range strings.FieldsFunc(status, func(r rune) bool { return r == ',' }) {
-				if !agl.RolloutStatus(s).Valid() {
-					return usageError{fmt.Errorf("--status %s: must be one of %v", s, agl.RolloutStatuses())}
-				}
-				q.StatusIn = append(q.StatusIn, agl.RolloutStatus(s))
-			}
-			if match != "" {
-				q.RolloutIDContains = &match
-			}
-			st, err := o.open()
-			if err != nil {
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if _, err := filter.query(); err != nil {
 				return err
 			}
-			defer func() { err = errors.Join(err, st.Close()) }()
-			page, err := st.QueryRollouts(cmd.Context(), q)
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return printJSONLines(cmd.OutOrStdout(), page.Items)
-			}
-			return printRollouts(cmd.OutOrStdout(), page)
+			return o.with(func(client *storehttp.Client) error { return listRollouts(cmd, client, &filter, asJSON) })
 		},
 	}
-	cmd.Flags().StringVar(&status, "status", "", "only these statuses, separated by commas")
-	cmd.Flags().StringVar(&match, "id", "", "only ids that contain this text")
-	cmd.Flags().IntVar(&limit, "limit", 20, "how many to show at the most")
+	filter.bind(cmd, 20)
+	bindTable(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }
 
-func printJSONLines(w io.Writer, items []agl.AttemptedRollout) error {
-	for i := range items {
-		if _, err := w.Write(append(items[i].AppendJSON(nil), '\n')); err != nil {
+func listRollouts(cmd *cobra.Command, client *storehttp.Client, filter *rolloutFilter, asJSON bool) error {
+	list := newListing(cmd, "", "ROLLOUT", "STATUS", "MODE", "ATTEMPT", "WORKER", "STARTED", "TOOK", "TASK")
+	more, err := filter.each(cmd.Context(), client, func(r *agl.AttemptedRollout) error {
+		if asJSON {
+			_, err := cmd.OutOrStdout().Write(append(r.AppendJSON(nil), '\n'))
 			return err
 		}
-	}
-	return nil
-}
-
-func printRollouts(w io.Writer, page store.Page[agl.AttemptedRollout]) error {
-	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-	fmt.Fprintln(tw, "ROLLOUT\tSTATUS\tMODE\tATTEMPT\tWORKER\tSTARTED\tTOOK\tTASK")
-	for i := range page.Items {
-		r := &page.Items[i]
 		attempt, worker := "-", "-"
 		if r.Attempt != nil {
 			attempt = fmt.Sprintf("%d %s", r.Attempt.SequenceID, r.Attempt.Status)
@@ -123,19 +100,32 @@ func printRollouts(w io.Writer, page store.Page[agl.AttemptedRollout]) error {
 				worker = *r.Attempt.WorkerID
 			}
 		}
-		mode := string(r.Mode)
-		if mode == "" {
-			mode = "-"
+		list.add(r.RolloutID, string(r.Status), dash(string(r.Mode)), attempt, worker,
+			list.when(r.StartTime), took(r.StartTime, r.EndTime), list.cut(string(r.Input), 60))
+		if list.rows%rolloutsAtATime == 0 {
+			return list.flush()
 		}
-		fmt.Fprintf(tw, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.RolloutID, r.Status, mode, attempt, worker,
-			agl.Time(r.StartTime).Format(time.DateTime), took(r.StartTime, r.EndTime), short(string(r.Input), 60))
-	}
-	if err := tw.Flush(); err != nil {
+		return nil
+	})
+	if err != nil || asJSON {
 		return err
 	}
-	if page.Total > len(page.Items) {
-		_, err := fmt.Fprintf(w, "%d of %d; see more with --limit\n", len(page.Items), page.Total)
+	if err := list.flush(); err != nil || list.table == nil {
 		return err
+	}
+	switch {
+	case list.rows == 0:
+		fmt.Fprintln(cmd.OutOrStdout(), "no rollouts")
+	case more > 0:
+		fmt.Fprintf(cmd.OutOrStdout(), "%d shown, up to %d more; see them with --limit\n", list.rows, more)
+	}
+	return nil
+}
+
+// oneRollout wants one argument, the id of a rollout.
+func oneRollout(cmd *cobra.Command, args []string) error {
+	if len(args) != 1 {
+		return usageError{fmt.Errorf("give one rollout id, as in '%s ro-0123456789ab'", cmd.CommandPath())}
 	}
 	return nil
 }
@@ -146,73 +136,121 @@ func newRolloutsShow(o *clientOptions) *cobra.Command {
 		Use:     "show ROLLOUT",
 		Short:   "Show one rollout: its attempts and what was recorded",
 		Example: "  agl rollouts show ro-0123456789ab",
-		Args: func(cmd *cobra.Command, args []string) error {
-			if len(args) != 1 {
-				return usageError{fmt.Errorf("give one rollout id, as in '%s ro-0123456789ab'", cmd.CommandPath())}
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) (err error) {
-			st, err := o.open()
-			if err != nil {
-				return err
-			}
-			defer func() { err = errors.Join(err, st.Close()) }()
-			ctx := cmd.Context()
-			rollout, err := st.Rollout(ctx, args[0])
-			if err != nil {
-				return err
-			}
-			attempts, err := st.QueryAttempts(ctx, store.AttemptQuery{RolloutID: args[0], Paging: store.Paging{SortBy: "sequence_id"}})
-			if err != nil {
-				return err
-			}
-			spans, err := st.QuerySpans(ctx, store.SpanQuery{RolloutID: args[0], Paging: store.Paging{SortBy: "sequence_id"}})
-			if err != nil {
-				return err
-			}
-			if asJSON {
-				return json.NewEncoder(cmd.OutOrStdout()).Encode(map[string]any{
-					"rollout": rollout.Rollout, "attempts": attempts.Items, "spans": spans.Items,
-				})
-			}
-			return printRollout(cmd.OutOrStdout(), rollout.Rollout, attempts.Items, spans.Items)
+		Args:    oneRollout,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return o.with(func(client *storehttp.Client) error {
+				rollout, err := client.Rollout(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				attempts, err := client.QueryAttempts(cmd.Context(), store.AttemptQuery{RolloutID: args[0], Paging: store.Paging{SortBy: "sequence_id"}})
+				if err != nil {
+					return err
+				}
+				if asJSON {
+					return writeRollout(cmd.Context(), cmd.OutOrStdout(), client, &rollout.Rollout, attempts.Items)
+				}
+				return showRollout(cmd, client, &rollout.Rollout, attempts.Items)
+			})
 		},
 	}
+	bindTable(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object with everything")
 	return cmd
 }
 
-func printRollout(w io.Writer, r agl.Rollout, attempts []agl.Attempt, spans []agl.Span) error {
+// spansAtATime is how many spans are asked for at a time: each may hold a whole
+// history.
+const spansAtATime = 64
+
+// eachSpan calls visit with the spans of a rollout, or of one attempt of it when
+// attemptID is not nil, by sequence id and a page at a time.
+func eachSpan(ctx context.Context, s store.Store, rolloutID string, attemptID *string, visit func(*agl.Span) error) error {
+	for offset := 0; ; {
+		page, err := s.QuerySpans(ctx, store.SpanQuery{
+			RolloutID: rolloutID, AttemptID: attemptID,
+			Paging: store.Paging{SortBy: "sequence_id", Limit: spansAtATime, Offset: offset},
+		})
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			if err := visit(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		if offset += len(page.Items); len(page.Items) == 0 || offset >= page.Total {
+			return nil
+		}
+	}
+}
+
+// writeRollout writes everything that is known of a rollout as one JSON object
+// on one line, without holding its spans.
+func writeRollout(ctx context.Context, w io.Writer, s store.Store, r *agl.Rollout, attempts []agl.Attempt) error {
+	head := r.AppendJSON([]byte(`{"rollout":`))
+	head = append(head, `,"attempts":[`...)
+	for i := range attempts {
+		if i > 0 {
+			head = append(head, ',')
+		}
+		head = attempts[i].AppendJSON(head)
+	}
+	if _, err := w.Write(append(head, `],"spans":[`...)); err != nil {
+		return err
+	}
+	first := true
+	err := eachSpan(ctx, s, r.RolloutID, nil, func(span *agl.Span) error {
+		var line []byte
+		if !first {
+			line = append(line, ',')
+		}
+		first = false
+		_, err := w.Write(span.AppendJSON(line))
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	_, err = io.WriteString(w, "]}\n")
+	return err
+}
+
+func showRollout(cmd *cobra.Command, s store.Store, r *agl.Rollout, attempts []agl.Attempt) error {
+	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "%s  %s  %s\n", r.RolloutID, r.Status, took(r.StartTime, r.EndTime))
 	fmt.Fprintf(w, "task      %s\n", short(string(r.Input), 400))
 	if len(r.Metadata) > 0 {
 		fmt.Fprintf(w, "metadata  %s\n", short(string(r.Metadata), 400))
 	}
-	for _, a := range attempts {
+	var final *float64
+	for i := range attempts {
+		a := &attempts[i]
 		fmt.Fprintf(w, "\nattempt %d  %s  %s  %s\n", a.SequenceID, a.AttemptID, a.Status, took(a.StartTime, a.EndTime))
 		if len(a.Metadata) > 0 {
 			fmt.Fprintf(w, "  %s\n", short(string(a.Metadata), 400))
 		}
-		tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)
-		for i := range spans {
-			if s := &spans[i]; s.AttemptID == a.AttemptID {
-				fmt.Fprintf(tw, "  %d\t%s\t%s\t%s\t%s\n", s.SequenceID, s.Name, s.Status.StatusCode, spanTime(s), spanNote(s))
+		final = nil
+		list := newListing(cmd, "  ", "SPAN", "NAME", "STATUS", "TOOK", "WHAT")
+		err := eachSpan(cmd.Context(), s, r.RolloutID, &a.AttemptID, func(span *agl.Span) error {
+			if value, err := agl.RewardValue(span); err == nil && value != nil {
+				final = value
 			}
-		}
-		if err := tw.Flush(); err != nil {
+			list.add(strconv.FormatInt(span.SequenceID, 10), span.Name, string(span.Status.StatusCode), spanTime(span), list.cut(spanNote(span), 80))
+			if list.rows%spansAtATime == 0 {
+				return list.flush()
+			}
+			return nil
+		})
+		if err = errors.Join(err, list.flush()); err != nil {
 			return err
 		}
 	}
-	reward, err := agl.FinalReward(spans)
-	if err != nil {
+	if final == nil {
+		_, err := fmt.Fprintln(w, "\nno reward was recorded in the latest attempt")
 		return err
 	}
-	if reward == nil {
-		_, err = fmt.Fprintln(w, "\nno reward was recorded")
-		return err
-	}
-	_, err = fmt.Fprintf(w, "\nreward    %g\n", *reward)
+	_, err := fmt.Fprintf(w, "\nreward    %g\n", *final)
 	return err
 }
 
@@ -229,28 +267,12 @@ func spanNote(s *agl.Span) string {
 		return fmt.Sprintf("reward %g", *v)
 	}
 	if s.Status.Description != nil {
-		return short(*s.Status.Description, 80)
+		return *s.Status.Description
 	}
 	for _, key := range [...]string{"agentlightning.call.problem", "agentlightning.message.body", "gen_ai.completion.0.content"} {
 		if text, ok := s.Attributes.String(key); ok && text != "" {
-			return short(text, 80)
+			return text
 		}
 	}
 	return ""
-}
-
-func took(start float64, end *float64) string {
-	if end == nil {
-		return "-"
-	}
-	return time.Duration((*end - start) * float64(time.Second)).Round(100 * time.Microsecond).String()
-}
-
-// short cuts a text to n characters and keeps it on one line.
-func short(text string, n int) string {
-	text = strings.Join(strings.Fields(text), " ")
-	if runes := []rune(text); len(runes) > n {
-		return string(runes[:n-1]) + "…"
-	}
-	return text
 }
