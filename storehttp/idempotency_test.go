@@ -77,3 +77,66 @@ func TestKeysOfModels(t *testing.T) {
 		t.Errorf("GET /v1/agl/models = %d %s, want it without the key", w.Code, w.Body)
 	}
 }
+
+// TestIdempotencyKeyOfEveryRoute sends each request twice under one key. The
+// second has the answer of the first, and nothing more is in the store.
+func TestIdempotencyKeyOfEveryRoute(t *testing.T) {
+	t.Parallel()
+	b := setup(t, nil)
+	h := storehttp.NewHandler(b.store, storehttp.Config{})
+	enqueue(t, b.store, "0", "0")
+	claimed := dequeue(t, b.store, 0)[0]
+	id, attempt := claimed.RolloutID, claimed.Attempt.AttemptID
+	span := agl.SpanCore{Name: "x", Status: agl.TraceStatus{StatusCode: agl.StatusOK}}.Span(id, attempt, 7, 0)
+	text := string(span.AppendJSON(nil))
+	other := agl.SpanCore{Name: "y", Status: agl.TraceStatus{StatusCode: agl.StatusOK}}.Span(id, attempt, 8, 0)
+	batch := `{"spans":[` + string(other.AppendJSON(nil)) + `]}`
+	names := `{"rollout_id":"` + id + `","attempt_id":"` + attempt + `"}`
+	for _, tt := range []struct {
+		path, body string
+		makes      [5]int64 // rollouts, attempts, spans, resources, workers
+	}{
+		{"/queues/rollouts/dequeue", `{"worker_id":"w"}`, [5]int64{0, 1, 0, 0, 1}},
+		{"/queues/rollouts/enqueue", `{"rollouts":[{"input":1},{"input":2}]}`, [5]int64{2, 0, 0, 0, 0}},
+		{"/rollouts", `{"input":1}`, [5]int64{1, 1, 0, 0, 0}},
+		{"/rollouts/" + id + "/attempts", `{}`, [5]int64{0, 1, 0, 0, 0}},
+		{"/spans", text, [5]int64{0, 0, 1, 0, 0}},
+		{"/spans/batch", batch, [5]int64{0, 0, 1, 0, 0}},
+		{"/spans/next", names, [5]int64{}},
+		{"/resources", `{}`, [5]int64{0, 0, 0, 1, 0}},
+		{"/resources/mine", `{}`, [5]int64{0, 0, 0, 1, 0}},
+	} {
+		before := counts(t, b.store)
+		var answers []string
+		for range 2 {
+			w := call(t, h, "POST", "/v1/agl"+tt.path, tt.body, "Idempotency-Key", "one")
+			if w.Code >= http.StatusMultipleChoices || w.Body.String() == "null" || w.Body.String() == "[]" {
+				t.Errorf("%s: %d %s", tt.path, w.Code, w.Body)
+			}
+			answers = append(answers, w.Body.String())
+		}
+		if answers[0] != answers[1] {
+			t.Errorf("%s: two answers under one key\n%s\n%s", tt.path, answers[0], answers[1])
+		}
+		after := counts(t, b.store)
+		for i := range after {
+			after[i] -= before[i]
+		}
+		if after != tt.makes {
+			t.Errorf("%s twice makes %v, want %v", tt.path, after, tt.makes)
+		}
+		if w := call(t, h, "POST", "/v1/agl"+tt.path, tt.body, "Idempotency-Key", "two"); w.Body.String() == answers[0] && tt.path != "/spans/batch" {
+			t.Errorf("%s: another key has the answer of the first", tt.path)
+		}
+	}
+}
+
+// counts are the counters that requests make grow.
+func counts(tb testing.TB, s *engine.Store) [5]int64 {
+	tb.Helper()
+	st, err := s.Statistics(tb.Context())
+	if err != nil {
+		tb.Fatal(err)
+	}
+	return [5]int64{st.TotalRollouts, st.TotalAttempts, st.TotalSpans, st.TotalResources, st.TotalWorkers}
+}

@@ -91,18 +91,14 @@ func (s *Store) claim(ctx context.Context, req *store.DequeueRequest, note bool)
 		if out, err = c.claim(req.Limit, req.WorkerID); err != nil {
 			return err
 		}
-		worker := ""
-		if req.WorkerID != nil {
-			worker = *req.WorkerID
-		}
 		if len(out) > 0 {
 			if err := c.remember(req.Key, out); err != nil {
 				return err
 			}
 			return c.assign(out[len(out)-1].Attempt, true)
 		}
-		if note && worker != "" {
-			return c.cameEmpty(worker)
+		if note && req.WorkerID != nil {
+			return c.cameEmpty(*req.WorkerID)
 		}
 		return nil
 	})

@@ -54,7 +54,8 @@ func (c *change) worker(id string) (agl.Worker, error) {
 }
 
 // cameEmpty records that a worker asked for work and got none. Its current ids
-// stay, as the protocol has it.
+// stay, as the protocol has it; so has it that an empty id, which no attempt
+// belongs to, is a worker here.
 func (c *change) cameEmpty(workerID string) error {
 	w, err := c.worker(workerID)
 	if err != nil {

@@ -137,13 +137,22 @@ func workerTests() []test {
 				f.Errorf("worker = %s, want its current ids kept", jsonOf(f.T, busy))
 			}
 		}},
-		{"an empty worker id is no worker", "", func(f *fixture) {
-			f.claimFor("", 1)
+		{"an empty worker id has no attempts", "", func(f *fixture) {
 			f.enqueue("1")
 			a := f.claimFor("", 1)[0].Attempt
 			equal(f, "worker of the attempt", *a.WorkerID, "")
 			f.setAttempt(a, agl.AttemptSucceeded)
 			equal(f, "workers", must(f.QueryWorkers(f.Context(), store.WorkerQuery{}))(f).Total, 0)
+		}},
+		{"an empty worker id that comes in vain is idle", "", func(f *fixture) {
+			f.claimFor("", 1)
+			workers := must(f.QueryWorkers(f.Context(), store.WorkerQuery{}))(f).Items
+			if len(workers) != 1 {
+				f.Fatalf("workers = %s, want one", jsonOf(f.T, workers))
+			}
+			got := workers[0]
+			f.isNow("last dequeue", got.LastDequeueTime)
+			f.same("worker", got, agl.Worker{Status: agl.WorkerIdle, LastDequeueTime: got.LastDequeueTime, LastIdleTime: got.LastIdleTime})
 		}},
 		{"queries", "", workerQueries},
 	}
