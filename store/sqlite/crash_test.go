@@ -37,6 +37,7 @@ const (
 	killAnywhere     killPoint = "anywhere"
 	killBeforeCommit killPoint = "before a commit"
 	killAfterCommit  killPoint = "after a commit" // and before anybody is told
+	writeInTurn      killPoint = "one at a time, with the length of the log"
 )
 
 func TestMain(m *testing.M) {
@@ -57,6 +58,9 @@ func workUntilKilled(path string, point killPoint) error {
 	b, err := Open(ctx, Config{Path: path})
 	if err != nil {
 		return err
+	}
+	if point == writeInTurn {
+		return writeOneByOne(ctx, b, path)
 	}
 	if point != killAnywhere {
 		err := b.Update(ctx, func(engine.Tx) error {

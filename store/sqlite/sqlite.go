@@ -123,6 +123,11 @@ func (b *Backend) open(ctx context.Context) error {
 	if err := checkHeader(b.cfg.Path); err != nil {
 		return err
 	}
+	// Connecting takes the log over; what it was like is only seen before.
+	left, err := findLeftover(b.cfg.Path)
+	if err != nil {
+		return explain(b.cfg.Path, err)
+	}
 	// Half of the cache is the writer's, since writes read the most.
 	c, err := newConn(ctx, b.cfg.Path, append(b.pragmas(b.cfg.CacheBytes/2), b.writerPragmas()...)...)
 	if err != nil {
@@ -138,6 +143,7 @@ func (b *Backend) open(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(explain(b.cfg.Path, err), c.close())
 	}
+	left.report(b.cfg.Logger, b.cfg.Path)
 	b.checkpointer = newCheckpointer(beside, b.cfg.Logger)
 	b.writer = newWriter(c, b.checkpointer.tidy)
 	b.writer.onCommit = b.cfg.OnCommit
