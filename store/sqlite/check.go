@@ -68,6 +68,13 @@ func Check(ctx context.Context, path string) (r Report, err error) {
 	if r.Schema, err = c.number(lastMigration); err != nil {
 		return r, explain(path, err)
 	}
+	all, err := migrations()
+	if err != nil {
+		return r, err
+	}
+	if err := notNewer(path, r.Schema, all); err != nil {
+		return r, err
+	}
 	if err := r.compare(c); err != nil {
 		return r, explain(path, err)
 	}

@@ -35,7 +35,12 @@ type statement struct {
 }
 
 func newConn(ctx context.Context, path string, pragmas ...string) (*conn, error) {
-	dc, err := dial(ctx, path)
+	return connect(ctx, fileURI(path), pragmas...)
+}
+
+// connect is newConn with options in the URI of the file.
+func connect(ctx context.Context, uri string, pragmas ...string) (*conn, error) {
+	dc, err := dial(ctx, uri)
 	if err != nil {
 		return nil, err
 	}

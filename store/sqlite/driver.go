@@ -22,19 +22,22 @@ const (
 	codeNotADB   = 26
 
 	codeConstraint = 19
+
+	// codeNoShared is an extended code: no room for the index of the log.
+	codeNoShared = codeIOErr | 19<<8
 )
 
-// dial opens one connection to a database file. Connections are used through
+// dial opens one connection to a database file, named by its URI. Connections are used through
 // the interfaces of database/sql/driver, not through its pool: who uses which
 // connection when is what this package is about.
 //
 // This file alone knows which driver that is.
-func dial(ctx context.Context, path string) (driver.Conn, error) {
+func dial(ctx context.Context, uri string) (driver.Conn, error) {
 	// SQLite then flushes data and size but not the modification time, which
 	// halves an fsync on journaling file systems; where it is not known, the
 	// error is of no interest, since the plain fsync is used.
 	_, _ = sqlite.Fdatasync(true)
-	connector, err := sqlite.NewConnector(fileURI(path))
+	connector, err := sqlite.NewConnector(uri)
 	if err != nil {
 		return nil, err
 	}
@@ -50,9 +53,13 @@ func fileURI(path string) string {
 	return "file:" + (&url.URL{Path: path}).EscapedPath()
 }
 
-// code returns the primary result code of an error of SQLite, 0 for others.
+// code returns the primary result code of an error of SQLite, 0 for others. That
+// there is no room beside the database counts as a full disk.
 func code(err error) int {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
+		if e.Code() == codeNoShared {
+			return codeFull
+		}
 		return e.Code() & 0xff
 	}
 	return 0

@@ -25,7 +25,17 @@ func visit(ctx context.Context, path string) (*conn, error) {
 	case info.IsDir():
 		return nil, fmt.Errorf("cannot open database %s: it is a folder; name a file in it", path)
 	}
-	c, err := newConn(ctx, path, "busy_timeout = 10000", "temp_store = FILE")
+	c, err := look(ctx, fileURI(path))
+	switch code(err) {
+	case codeCantOpen, codeReadOnly, codeIOErr:
+		// On a disk that cannot be written SQLite has to be told so. Without a
+		// log nobody writes the file; with one, the index beside it is needed.
+		options := "?immutable=1"
+		if _, err := os.Stat(path + "-wal"); err == nil {
+			options = "?mode=ro"
+		}
+		c, err = look(ctx, fileURI(path)+options)
+	}
 	if err != nil {
 		return nil, explain(path, err)
 	}
@@ -36,6 +46,18 @@ func visit(ctx context.Context, path string) (*conn, error) {
 		err = foreign(path)
 	}
 	if err != nil {
+		return nil, errors.Join(err, c.close())
+	}
+	return c, nil
+}
+
+// look connects, and reads to see that this works.
+func look(ctx context.Context, uri string) (*conn, error) {
+	c, err := connect(ctx, uri, "busy_timeout = 10000", "temp_store = FILE")
+	if err != nil {
+		return nil, err
+	}
+	if _, err := c.number(anyTables); err != nil {
 		return nil, errors.Join(err, c.close())
 	}
 	return c, nil

@@ -234,6 +234,8 @@ func TestMaintenanceRefuses(t *testing.T) {
 		{"check of none", "there is no database", check(none)},
 		{"backup of none", "there is no database", backup(none)},
 		{"check of another file", "not an SQLite database", check(other)},
+		{"vacuum of another file", "not an SQLite database", vacuum(other)},
+		{"prune of another file", "not an SQLite database", prune(other)},
 		{"backup of another file", "not an SQLite database", backup(other)},
 		{"backup to nowhere", "no such file", sqlite.Backup(ctx, running, filepath.Join(dir, "none", "copy.db"))},
 	} {

@@ -50,6 +50,7 @@ const (
 		version INTEGER PRIMARY KEY, name TEXT NOT NULL, applied INTEGER NOT NULL)`
 	recordMigration = `INSERT INTO schema_migrations (version, name, applied) VALUES (?, ?, unixepoch())`
 	lastMigration   = `SELECT coalesce(max(version), 0) FROM schema_migrations`
+	anyTables       = `SELECT count(*) FROM sqlite_schema`
 	foreignTables   = `SELECT count(*) FROM sqlite_schema WHERE name <> 'schema_migrations'`
 )
 
@@ -66,9 +67,8 @@ func migrate(c *conn, path string) error {
 	if err != nil {
 		return err
 	}
-	if newest := all[len(all)-1].version; last > newest {
-		return fmt.Errorf("cannot open database %s: a newer version wrote it (schema %d, this one knows %d); "+
-			"upgrade this program or choose another file", path, last, newest)
+	if err := notNewer(path, last, all); err != nil {
+		return err
 	}
 	for _, m := range all {
 		if m.version <= last {
@@ -77,6 +77,15 @@ func migrate(c *conn, path string) error {
 		if err := m.apply(c); err != nil {
 			return fmt.Errorf("migrate database %s to schema %d (%s): %w", path, m.version, m.name, err)
 		}
+	}
+	return nil
+}
+
+// notNewer refuses a schema that is newer than every migration.
+func notNewer(path string, schema int64, all []migration) error {
+	if newest := all[len(all)-1].version; schema > newest {
+		return fmt.Errorf("cannot open database %s: a newer version wrote it (schema %d, this one knows %d); "+
+			"upgrade this program or choose another file", path, schema, newest)
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -70,6 +71,50 @@ func TestOldVersions(t *testing.T) {
 			if err != nil || next != 4 || len(popped) != 1 || popped[0] != "ro-3" {
 				t.Errorf("next sequence id, queue = %d, %q, %v, want 4, [ro-3]", next, popped, err)
 			}
+		})
+	}
+}
+
+// TestMaintenanceOfOldVersions runs every command for databases on each older
+// schema. Looking and copying change nothing; the others bring it up to date.
+func TestMaintenanceOfOldVersions(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(filepath.Join("testdata", "*.sqlite"))
+	if err != nil || len(files) < 4 {
+		t.Fatalf("files in testdata: %v, %v", files, err)
+	}
+	for i, file := range files {
+		t.Run(filepath.Base(file), func(t *testing.T) {
+			t.Parallel()
+			content, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			path := filepath.Join(t.TempDir(), "agl.db")
+			if err := os.WriteFile(path, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+			check := func(path string, schema int64) {
+				t.Helper()
+				r, err := Check(t.Context(), path)
+				if err != nil || len(r.Problems) > 0 || r.Schema != schema || r.Counts.TotalRollouts != 3 {
+					t.Errorf("Check = %+v, %v, want 3 rollouts of schema %d", r, err, schema)
+				}
+			}
+			check(path, int64(i+1))
+			to := filepath.Join(t.TempDir(), "copy.db")
+			if err := Backup(t.Context(), path, to); err != nil {
+				t.Errorf("Backup = %v", err)
+			}
+			check(to, int64(i+1))
+			dry, err := Prune(t.Context(), Config{Path: path}, time.Unix(1000, 0), true)
+			if err != nil || dry.Rollouts != 1 {
+				t.Errorf("Prune = %+v, %v, want one rollout", dry, err)
+			}
+			if _, _, err := Vacuum(t.Context(), Config{Path: path}); err != nil {
+				t.Errorf("Vacuum = %v", err)
+			}
+			check(path, int64(len(files)))
 		})
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -113,6 +114,14 @@ func TestOpenRefuses(t *testing.T) {
 		fill(t, path)
 		alter(t, path, "INSERT INTO schema_migrations VALUES (99, 'future', 0)")
 		refused(t, path, "a newer version wrote it (schema 99", "upgrade")
+		_, checked := Check(t.Context(), path)
+		_, pruned := Prune(t.Context(), Config{Path: path}, time.Now(), false)
+		_, _, vacuumed := Vacuum(t.Context(), Config{Path: path})
+		for _, err := range []error{checked, pruned, vacuumed} {
+			if err == nil || !strings.Contains(err.Error(), "a newer version wrote it (schema 99") {
+				t.Errorf("error %v, want a refusal that names the schema", err)
+			}
+		}
 	})
 	t.Run("bad configuration", func(t *testing.T) {
 		t.Parallel()

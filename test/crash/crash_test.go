@@ -106,6 +106,12 @@ type server struct {
 
 func newServer(t *testing.T) *server {
 	t.Helper()
+	return newServerOn(t, filepath.Join(t.TempDir(), "agl.db"))
+}
+
+// newServerOn returns a server, not started yet, of a database file.
+func newServerOn(t *testing.T, db string) *server {
+	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -114,8 +120,7 @@ func newServer(t *testing.T) *server {
 	if err := l.Close(); err != nil {
 		t.Fatal(err)
 	}
-	dir := t.TempDir()
-	log, err := os.Create(filepath.Join(dir, "log"))
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,15 +131,14 @@ func newServer(t *testing.T) *server {
 		}
 		_ = log.Close()
 	})
-	args := []string{"serve", "--port", strconv.Itoa(port), "--db", "sqlite:" + filepath.Join(dir, "agl.db"), "--log-level", "warning"}
+	args := []string{"serve", "--port", strconv.Itoa(port), "--db", "sqlite:" + db, "--log-level", "warning"}
 	return &server{url: fmt.Sprintf("http://127.0.0.1:%d", port), args: strings.Join(args, "\n"), log: log}
 }
 
 // start starts the process and waits until it answers.
 func (s *server) start(t *testing.T, client *storehttp.Client) *exec.Cmd {
 	t.Helper()
-	process := exec.Command(os.Args[0])
-	process.Env = append(os.Environ(), asServer+"="+s.args)
+	process := command(s.args)
 	process.Stderr = s.log
 	began := time.Now()
 	if err := process.Start(); err != nil {
@@ -150,6 +154,13 @@ func (s *server) start(t *testing.T, client *storehttp.Client) *exec.Cmd {
 	}
 	s.slowest = max(s.slowest, time.Since(began))
 	return process
+}
+
+// command is agl with arguments, one a line.
+func command(args string) *exec.Cmd {
+	c := exec.Command(os.Args[0])
+	c.Env = append(os.Environ(), asServer+"="+args)
+	return c
 }
 
 func pause(ctx context.Context, d time.Duration) {
