@@ -25,6 +25,8 @@ type choice struct {
 	// spelled is true while every token was spelled token_id:N, which is where
 	// TokenIDs come from then.
 	spelled bool
+	// unreadable is true once a log-probability of a completion was no number.
+	unreadable bool
 }
 
 type toolCall struct {
@@ -119,7 +121,7 @@ func (a *Accumulator) AddWhole(body []byte) error {
 // here they are looked at when all have been seen, so that of two with one
 // name the last one holds.
 type top struct {
-	id, model, prompt, usage, choices, failure []byte
+	id, model, created, prompt, usage, choices, failure []byte
 }
 
 func parseTop(data []byte) (t top, err error) {
@@ -136,6 +138,8 @@ func parseTop(data []byte) (t top, err error) {
 			t.id = value
 		case "model":
 			t.model = value
+		case "created":
+			t.created = value
 		case "prompt_token_ids":
 			t.prompt = value
 		case "usage":
@@ -154,6 +158,9 @@ func parseTop(data []byte) (t top, err error) {
 func (a *Accumulator) take(t top, message string) error {
 	setText(&a.answer.ID, t.id)
 	setText(&a.answer.Model, t.model)
+	if n, ok := parseInt(t.created); ok {
+		a.answer.Created = n
+	}
 	if a.answer.PromptTokenIDs == nil {
 		a.answer.PromptTokenIDs, _ = parseInts(t.prompt)
 	}
@@ -187,6 +194,14 @@ func parseUsage(w walker) *Usage {
 			u.Completion, _ = parseInt(value)
 		case "total_tokens":
 			u.Total, _ = parseInt(value)
+		case "prompt_tokens_details":
+			if details, ok := object(value); ok {
+				u.Cached, _ = parseInt(details.get("cached_tokens"))
+			}
+		case "completion_tokens_details":
+			if details, ok := object(value); ok {
+				u.Reasoning, _ = parseInt(details.get("reasoning_tokens"))
+			}
 		}
 	}
 	return &u
@@ -200,7 +215,7 @@ func (a *Accumulator) takeChoice(raw []byte, at int64, message string) error {
 		return fmt.Errorf("it is %s", clip(raw))
 	}
 	index := at
-	var said, finish, engine, provider, logprobs []byte
+	var said, text, finish, stop, prompt, engine, provider, logprobs []byte
 	for key, value, ok := w.member(); ok; key, value, ok = w.member() {
 		switch string(key) {
 		case "index":
@@ -209,8 +224,14 @@ func (a *Accumulator) takeChoice(raw []byte, at int64, message string) error {
 			}
 		case message:
 			said = value
+		case "text": // a completion
+			text = value
 		case "finish_reason":
 			finish = value
+		case "stop_reason":
+			stop = value
+		case "prompt_token_ids": // a completion
+			prompt = value
 		case "token_ids":
 			engine = value
 		case "provider_specific_fields":
@@ -219,17 +240,30 @@ func (a *Accumulator) takeChoice(raw []byte, at int64, message string) error {
 			logprobs = value
 		}
 	}
-	if index < 0 || index > 1<<16 {
+	if index < 0 || index > maxChoice {
 		return fmt.Errorf("index %d is out of range", index)
 	}
 	c := a.choice(int(index))
 	if err := c.addMessage(said); err != nil {
 		return fmt.Errorf("%s: %w", message, err)
 	}
+	if text != nil {
+		c.content = addText(c.content, text)
+	}
+	if a.answer.PromptTokenIDs == nil && index == 0 {
+		a.answer.PromptTokenIDs, _ = parseInts(prompt)
+	}
 	setText(&c.FinishReason, finish)
+	setText(&c.StopSequence, stop)
 	c.addTokenIDs(engine, provider)
 	return c.addLogprobs(logprobs)
 }
+
+// Indexes above these are taken for nonsense: memory is spent for each below.
+const (
+	maxChoice   = 1 << 16
+	maxToolCall = 1 << 12
+)
 
 // choice returns the choice with an index, made where necessary, in order.
 func (a *Accumulator) choice(index int) *choice {
@@ -314,7 +348,7 @@ func (c *choice) addToolCall(raw []byte, at int64) error {
 			function = value
 		}
 	}
-	if index < 0 || index > 1<<12 {
+	if index < 0 || index > maxToolCall {
 		return fmt.Errorf("index %d is out of range", index)
 	}
 	for int64(len(c.calls)) <= index {
@@ -373,14 +407,22 @@ func (c *choice) addLogprobs(raw []byte) error {
 	if !ok {
 		return fmt.Errorf("logprobs is %s", clip(raw))
 	}
-	var content, refusal []byte
+	var content, refusal, tokens, numbers []byte
 	for key, value, ok := w.member(); ok; key, value, ok = w.member() {
 		switch string(key) {
 		case "content":
 			content = value
 		case "refusal":
 			refusal = value
+		case "tokens":
+			tokens = value
+		case "token_logprobs":
+			numbers = value
 		}
+	}
+	if w, ok = list(numbers); ok {
+		c.addCompletionLogprobs(w, tokens)
+		return nil
 	}
 	if jsonx.KindOf(refusal) == jsonx.Array {
 		c.LogprobsRefusal = joinLists(c.LogprobsRefusal, refusal)
@@ -411,6 +453,31 @@ func (c *choice) addLogprobs(raw []byte) error {
 		}
 	}
 	return nil
+}
+
+// addCompletionLogprobs takes in log-probabilities as completions have them: a
+// list of numbers beside one of tokens.
+func (c *choice) addCompletionLogprobs(numbers walker, tokens []byte) {
+	if c.Logprobs == nil && c.unreadable {
+		return // one of those before could not be read
+	}
+	first := c.Logprobs == nil
+	if first {
+		c.Logprobs = make([]float64, 0, len(c.TokenIDs))
+		c.spelled = c.TokenIDs == nil
+	}
+	names, _ := list(tokens)
+	for raw, ok := numbers.element(); ok; raw, ok = numbers.element() {
+		logprob, ok := parseFloat(raw)
+		if !ok {
+			c.Logprobs, c.unreadable = nil, true
+			break
+		}
+		c.Logprobs = append(c.Logprobs, logprob)
+		if token, _ := names.element(); c.spelled {
+			c.addSpelled(token)
+		}
+	}
 }
 
 func (c *choice) addSpelled(token []byte) {

@@ -1,9 +1,11 @@
 package openai
 
-// Answer is what a chat completion says, whole or gathered from its chunks.
+// Answer is what a chat completion or a completion says, whole or gathered from its chunks.
 type Answer struct {
 	ID    string
 	Model string
+	// Created is in Unix seconds, 0 when the answer does not say.
+	Created int64
 	// PromptTokenIDs are the ids that the engine read, nil when it did not say.
 	PromptTokenIDs []int64
 	Choices        []Choice // by index
@@ -13,6 +15,9 @@ type Answer struct {
 // Usage counts tokens. Completion tokens are those of all choices.
 type Usage struct {
 	Prompt, Completion, Total int64
+	// Cached are those of the prompt that the engine had at hand, Reasoning
+	// those of the completion that are no answer yet.
+	Cached, Reasoning int64
 }
 
 // Choice is one of the answers to a request.
@@ -24,6 +29,8 @@ type Choice struct {
 	Reasoning    string
 	ToolCalls    []ToolCall
 	FinishReason string
+	// StopSequence is the text that ended the choice, where the engine says so.
+	StopSequence string
 
 	// TokenIDs are the ids that the engine sampled, nil when it did not say.
 	TokenIDs []int64

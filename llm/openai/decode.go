@@ -11,18 +11,15 @@ import (
 // parseLogprob reads an element of the log-probabilities; not one whose number
 // is missing or not finite.
 func parseLogprob(raw []byte) (token []byte, logprob float64, ok bool) {
-	w, _ := object(raw)
-	var number []byte
-	for key, value, more := w.member(); more; key, value, more = w.member() {
-		switch string(key) {
-		case "token":
-			token = value
-		case "logprob":
-			number = value
-		}
-	}
-	logprob, err := strconv.ParseFloat(string(number), 64)
-	return token, logprob, err == nil && !math.IsNaN(logprob) && !math.IsInf(logprob, 0)
+	token, number, _ := logprobMembers(raw)
+	logprob, ok = parseFloat(number)
+	return token, logprob, ok
+}
+
+// parseFloat reads a finite number.
+func parseFloat(raw []byte) (float64, bool) {
+	f, err := strconv.ParseFloat(string(raw), 64)
+	return f, err == nil && !math.IsNaN(f) && !math.IsInf(f, 0)
 }
 
 // joinLists appends the elements of a JSON list to those of another.

@@ -37,6 +37,11 @@ func (e *Error) AppendJSON(dst []byte) []byte {
 	return append(dst, "}}"...)
 }
 
+// AppendEvent appends the event that reports the error in a stream.
+func (e *Error) AppendEvent(dst []byte) []byte {
+	return append(e.AppendJSON(append(dst, "data: "...)), "\n\n"...)
+}
+
 func appendOrNull(dst []byte, s string) []byte {
 	if s == "" {
 		return append(dst, "null"...)

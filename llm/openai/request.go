@@ -2,6 +2,7 @@ package openai
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"agentlightning/internal/jsonx"
@@ -93,6 +94,16 @@ func (r *Request) Edit(edits ...Edit) []byte {
 		}
 	}
 	return append(out, '}')
+}
+
+// WithDefault returns the request with a member added where it is absent.
+func (r *Request) WithDefault(key string, value []byte) *Request {
+	if r.Raw(key) != nil {
+		return r
+	}
+	out := *r
+	out.members = append(slices.Clip(r.members), jsonx.Member{Key: key, Value: value})
+	return &out
 }
 
 // UsageOptions returns the stream_options of the request with include_usage

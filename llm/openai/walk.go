@@ -46,6 +46,17 @@ func (w *walker) member() (key, value []byte, ok bool) {
 	return key, value, true
 }
 
+// get returns the value of a member, nil when there is none. The walker is then
+// at its end.
+func (w *walker) get(name string) (found []byte) {
+	for key, value, ok := w.member(); ok; key, value, ok = w.member() {
+		if string(key) == name {
+			found = value
+		}
+	}
+	return found
+}
+
 // element returns the next element, false after the last one.
 func (w *walker) element() ([]byte, bool) {
 	for w.at < len(w.src) {
