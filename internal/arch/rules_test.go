@@ -129,11 +129,16 @@ var rules = []rule{
 	{"llm/openai", "OpenAI's bodies and streams", reasons{
 		"internal/jsonx": "unknown fields pass through untouched",
 	}},
+	{"llm/anthropic", "Anthropic's bodies and streams, and chat completions put as them", reasons{
+		"internal/jsonx": "unknown fields pass through untouched",
+		"llm/openai":     "what it is translated to and from",
+	}},
 	{"llmproxy", "the model proxy: routing, capture of token ids, one span a call", reasons{
 		root:                                  words,
 		"semconv":                             names,
 		"store":                               shapes,
 		"internal/jsonx":                      "reads messages and tools without a shape of their own",
+		"llm/anthropic":                       "speaks with Anthropic's clients",
 		"llm/openai":                          "reads calls and answers",
 		"github.com/prometheus/client_golang": "counts calls where they are made",
 	}},

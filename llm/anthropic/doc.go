@@ -1,0 +1,15 @@
+// Package anthropic puts Anthropic's Messages as chat completions, and chat
+// completions as Messages.
+//
+// [ChatRequest] turns a request of the one into a request of the other;
+// [Translator] turns what is answered back, whole or event by event as it
+// comes. Text and tool arguments are handed on as the backend spelled them.
+// [Accumulator] takes from an answer that is in the Messages form already what
+// tracing needs. Errors, the list of models and an estimate of tokens are here
+// as well, in the shapes that Anthropic's clients read.
+//
+// What a chat completion has no place for is refused by name. Left out are
+// cache_control, metadata and is_error, which do not change what is asked.
+//
+// The package is no client: use the official anthropic-sdk-go for that.
+package anthropic
