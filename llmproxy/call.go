@@ -35,6 +35,8 @@ type call struct {
 	backend *backend
 	placed  bool // the call has a place at the backend
 	plan    *plan
+	asChat  *openai.Request // the call as a chat completion; nil before
+	notChat *openai.Error   // what cannot be put that way
 
 	sent  *http.Request           // to the backend, the one that goes on or was the last; nil before
 	end   context.CancelCauseFunc // ends it
@@ -219,7 +221,7 @@ func (s *sequence) wait() (int64, error) {
 }
 
 // recorded reports whether the call belongs to an attempt.
-func (c *call) recorded() bool { return c.rollout != nil }
+func (c *call) recorded() bool { return c.rollout != nil && !c.dialect.silent }
 
 // gathers reports whether the proxy reads the answer, not only passes it on.
 func (c *call) gathers() bool { return c.recorded() || c.plan.translate != nil || c.backend.TPM > 0 }
@@ -247,6 +249,10 @@ func (c *call) readRequest() bool {
 
 // run calls the backend and brings the answer back.
 func (c *call) run() {
+	if local := c.dialect.local; local != nil && !c.dialect.spoken(c.backend.kind) {
+		local(c)
+		return
+	}
 	resp, err := c.send()
 	defer c.hangUp(errFinished)
 	ctx := c.sentContext()

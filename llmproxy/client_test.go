@@ -21,9 +21,10 @@ import (
 
 // running is a proxy over a real store, with one attempt that is running.
 type running struct {
-	store   store.Store
-	attempt agl.AttemptedRollout
-	client  openai.Client
+	store    store.Store
+	attempt  agl.AttemptedRollout
+	client   openai.Client
+	endpoint string
 }
 
 func setupReal(t *testing.T, models ...agl.Model) *running {
@@ -47,7 +48,7 @@ func setupReal(t *testing.T, models ...agl.Model) *running {
 		t.Fatal(err)
 	}
 	llm := agl.ProxyLLM{Endpoint: server.URL + "/v1"}.Route(a.RolloutID, a.Attempt.AttemptID)
-	return &running{store: s, attempt: a, client: openai.NewClient(option.WithBaseURL(llm.Endpoint),
+	return &running{store: s, attempt: a, endpoint: llm.Endpoint, client: openai.NewClient(option.WithBaseURL(llm.Endpoint),
 		option.WithAPIKey("unused"), option.WithHTTPClient(client(t)), option.WithMaxRetries(0))}
 }
 

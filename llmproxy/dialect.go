@@ -1,9 +1,15 @@
 package llmproxy
 
 import (
+	"bytes"
+	"maps"
 	"net/http"
+	"strconv"
 	"strings"
+	"sync"
+	"time"
 
+	agl "agentlightning"
 	"agentlightning/llm/openai"
 )
 
@@ -11,12 +17,20 @@ import (
 // sent the call as it is; any other is asked for a chat completion, which is
 // translated back.
 type dialect struct {
+	name      string // as people know it
 	route     string // below /v1
 	operation string // gen_ai.operation.name
 
-	// spoken reports whether a backend speaks the dialect. Nil means that all
-	// backends do.
-	spoken func(*backend) bool
+	// spoken reports whether backends of a kind speak the dialect.
+	spoken func(agl.BackendKind) bool
+	// unsure is true when a backend that should speak the dialect may turn out
+	// not to have the route.
+	unsure bool
+	// silent is true for calls that no model answers, which are not recorded.
+	silent bool
+	// local answers a call in place of a backend that does not speak the
+	// dialect; nil when that cannot be done.
+	local func(*call)
 	// capture returns what a recorded call asks for besides what the caller
 	// wants, where the backend speaks the dialect.
 	capture func(*openai.Request) []openai.Edit
@@ -26,11 +40,11 @@ type dialect struct {
 	// chat returns the call as a chat completion, which is what spans show and
 	// what backends are asked that do not speak the dialect. With an error the
 	// call cannot be put that way; the request is then what can be. Nil means
-	// that the call is one.
+	// that the call is one, or cannot be.
 	chat func(*openai.Request) (*openai.Request, *openai.Error)
 	// translate returns what turns a chat completion into the answer to a call.
 	// It is not nil when chat is not.
-	translate func(*openai.Request) translator
+	translate func(c *call) translator
 
 	// appendError appends the body of an answer that reports an error of our
 	// own, appendErrorEvent the event that ends a broken stream.
@@ -66,22 +80,9 @@ type translator interface {
 	AppendError(dst []byte, status int, e *openai.Error) []byte
 }
 
-// dialects lists what the proxy serves, by route.
-var dialects = []*dialect{chatCompletions}
-
-// chatCompletions is OpenAI's API of that name, which every backend speaks.
-var chatCompletions = &dialect{
-	route:            "/chat/completions",
-	operation:        "chat",
-	capture:          captureChat,
-	gather:           func() gatherer { return &openai.Accumulator{} },
-	appendError:      appendOpenAIError,
-	appendErrorEvent: appendOpenAIErrorEvent,
-}
-
 // dialectOf returns the dialect of a path below /v1, nil when there is none.
 func dialectOf(route string) *dialect {
-	for _, d := range dialects {
+	for _, d := range dialects() {
 		if d.route == route {
 			return d
 		}
@@ -89,25 +90,23 @@ func dialectOf(route string) *dialect {
 	return nil
 }
 
-// The fields that the proxy adds to recorded calls.
-const (
-	fieldTokenIDs      = "return_token_ids"
-	fieldLogprobs      = "logprobs"
-	fieldStreamOptions = "stream_options"
-)
-
-func captureChat(req *openai.Request) []openai.Edit {
-	edits := []openai.Edit{{Key: fieldTokenIDs, Value: []byte("true")}, {Key: fieldLogprobs, Value: []byte("true")}}
-	if req.Stream && !req.IncludeUsage {
-		edits = append(edits, openai.Edit{Key: fieldStreamOptions, Value: req.UsageOptions()})
+// plainDialect is the one of a request whose path belongs to none.
+func plainDialect(r *http.Request) *dialect {
+	if r.Header.Get("Anthropic-Version") != "" {
+		return messages
 	}
-	return edits
+	return chatCompletions
 }
 
-func appendOpenAIError(dst []byte, _ int, e *openai.Error) []byte { return e.AppendJSON(dst) }
-
-func appendOpenAIErrorEvent(dst []byte, _ int, e *openai.Error) []byte {
-	return append(e.AppendJSON(append(dst, "data: "...)), "\n\n"...)
+// AppendError appends the body of an answer that refuses a request, in the
+// words that its caller understands.
+func AppendError(dst []byte, r *http.Request, status int, e *openai.Error) []byte {
+	_, rest, err := splitPath(r.URL)
+	d := dialectOf(rest)
+	if err != nil || d == nil {
+		d = plainDialect(r)
+	}
+	return d.appendError(dst, status, e)
 }
 
 func (d *dialect) writeError(w http.ResponseWriter, status int, e *openai.Error) {
@@ -118,42 +117,142 @@ func (d *dialect) writeError(w http.ResponseWriter, status int, e *openai.Error)
 type plan struct {
 	route     string          // below the base URL of the backend
 	ask       *openai.Request // what the backend is asked, before what the proxy changes
-	capture   func(*openai.Request) []openai.Edit
+	capture   []openai.Edit   // what it is asked besides
 	gather    func() gatherer
 	translate translator // nil when the caller reads the backend's own bytes
 }
 
-// plan returns how the call is put to a backend.
+// planFor returns how the call is put to a backend.
 func (c *call) planFor(b *backend) (*plan, *openai.Error) {
-	d := c.dialect
-	if d.spoken == nil || d.spoken(b) {
-		return &plan{route: d.route, ask: c.req, capture: d.capture, gather: d.gather}, nil
+	d, kind := c.dialect, b.kind
+	if d.spoken(kind) && !(d.unsure && c.p.lacks.has(b.Endpoint, d.route)) {
+		p := &plan{route: d.route, ask: c.req, gather: d.gather}
+		if c.recorded() && d.capture != nil {
+			p.capture = d.capture(c.req)
+		}
+		if c.r.URL.RawQuery != "" && d != chatCompletions {
+			p.route += "?" + c.r.URL.RawQuery
+		}
+		return p, nil
 	}
-	ask, err := d.chat(c.req)
+	chat := chatCompletions
+	if d.chat == nil || !chat.spoken(kind) {
+		return nil, &openai.Error{
+			Message: "the backend of model " + strconv.Quote(b.Name) + " is of kind " + string(kind) + ", which does not speak " + d.name +
+				"; call it by an API that it speaks, or register the model with another backend",
+			Type: openai.TypeInvalidRequest, Param: "model", Code: "dialect_not_spoken",
+		}
+	}
+	ask, err := c.said()
 	if err != nil {
 		return nil, err
 	}
-	chat := chatCompletions
-	return &plan{route: chat.route, ask: ask, capture: chat.capture, gather: chat.gather, translate: d.translate(c.req)}, nil
+	p := &plan{route: chat.route, ask: ask, gather: chat.gather, translate: d.translate(c)}
+	if c.recorded() {
+		p.capture = chat.capture(ask)
+	} else {
+		p.capture = captureUsage(ask)
+	}
+	return p, nil
 }
 
 // said returns the call as a chat completion, as far as it can be put that way.
-func (c *call) said() *openai.Request {
+func (c *call) said() (*openai.Request, *openai.Error) {
 	if c.dialect.chat == nil {
-		return c.req
+		return c.req, nil
 	}
-	chat, _ := c.dialect.chat(c.req)
-	return chat
+	if c.asChat == nil {
+		c.asChat, c.notChat = c.dialect.chat(c.req)
+	}
+	return c.asChat, c.notChat
+}
+
+// sendInDialect calls the backend of c, and again with a chat completion where
+// it turns out not to have the route of the dialect.
+func (c *call) sendInDialect() (*http.Response, error) {
+	resp, err := c.sendOnce()
+	if err != nil || !c.dialect.unsure || c.plan.translate != nil || !c.noSuchRoute(resp.StatusCode) {
+		return resp, err
+	}
+	_ = resp.Body.Close()
+	c.p.lacks.add(c.backend.Endpoint, c.dialect.route)
+	resp, err = c.sendOnce()
+	if err != nil || resp.StatusCode >= 400 {
+		// It may not have been the route: the next call finds out anew.
+		c.p.lacks.remove(c.backend.Endpoint, c.dialect.route)
+	}
+	return resp, err
+}
+
+// noSuchRoute reports whether a backend answered that it does not have a route,
+// and not that it does not have a model.
+func (c *call) noSuchRoute(status int) bool {
+	switch status {
+	case http.StatusMethodNotAllowed, http.StatusNotImplemented:
+		return true
+	case http.StatusNotFound:
+		return !bytes.Contains(bytes.ToLower(c.failure), []byte("model"))
+	}
+	return false
+}
+
+// lacking remembers routes that backends turned out not to have. Something else
+// may answer at the same address later, so it does not do so for ever.
+type lacking struct {
+	now func() time.Time
+
+	mu    sync.Mutex
+	until map[[2]string]time.Time // by endpoint and route
+}
+
+// lackingHolds is how long a route is taken to be absent.
+const lackingHolds = 10 * time.Minute
+
+func newLacking(now func() time.Time) *lacking {
+	return &lacking{now: now, until: map[[2]string]time.Time{}}
+}
+
+func (l *lacking) has(endpoint, route string) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.now().Before(l.until[[2]string{endpoint, route}])
+}
+
+func (l *lacking) add(endpoint, route string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	now := l.now()
+	maps.DeleteFunc(l.until, func(_ [2]string, until time.Time) bool { return until.Before(now) })
+	l.until[[2]string{endpoint, route}] = now.Add(lackingHolds)
+}
+
+func (l *lacking) remove(endpoint, route string) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.until, [2]string{endpoint, route})
+}
+
+// Route is a path below /v1 that model calls are posted to.
+type Route struct {
+	Path     string
+	API      string // whose it is, for people
+	Recorded bool   // a call of an attempt becomes a span
+}
+
+// Routes lists what the proxy serves, besides the models.
+func Routes() []Route {
+	var out []Route
+	for _, d := range dialects() {
+		out = append(out, Route{d.route, d.name, !d.silent})
+	}
+	return out
 }
 
 // servedRoutes lists for people what there is.
 func servedRoutes() string {
 	var b strings.Builder
-	for _, d := range dialects {
+	for _, d := range dialects() {
 		b.WriteString("POST …/v1" + d.route + ", ")
 	}
 	return b.String() + "GET …/v1/models"
 }
-
-// plainDialect is the one for a path that belongs to none.
-func plainDialect(*http.Request) *dialect { return chatCompletions }

@@ -38,7 +38,7 @@ func TestErrorsMadeHere(t *testing.T) {
 		{"model of another type", "/v1/chat/completions", `{"model":3}`, 400, "", "must be a string"},
 		{"not JSON", attempt + "/v1/chat/completions", `{"model":`, 400, "", "not a JSON object"},
 		{"too long", attempt + "/v1/chat/completions", strings.Repeat(" ", 2000), 413, "", "1000 bytes"},
-		{"no such path", attempt + "/v1/embeddings", ask, 404, "not_found", "/v1/chat/completions"},
+		{"no such path", attempt + "/v1/images", ask, 404, "not_found", "/v1/chat/completions"},
 		{"no attempt in the path", "/rollout/ro/v1/chat/completions", ask, 404, "", "/rollout/ROLLOUT/attempt/ATTEMPT"},
 		{"models of an unknown attempt", "/rollout/ro/attempt/a9/v1/models", ask, 405, "", "use GET"},
 	}

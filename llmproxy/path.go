@@ -55,6 +55,8 @@ func Template(u *url.URL) string {
 	switch {
 	case err != nil:
 		return "/rollout/{other}"
+	case strings.HasPrefix(rest, "/models/"):
+		rest = "/models/{model}"
 	case dialectOf(rest) == nil && rest != "/models":
 		rest = "/{other}"
 	}

@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"agentlightning/internal/jsonx"
 	"agentlightning/llm/openai"
 	"agentlightning/store"
 )
@@ -21,6 +20,7 @@ type Proxy struct {
 	models   *models
 	rollouts *rollouts
 	metrics  *metrics
+	lacks    *lacking
 
 	transport *http.Transport // of our own, nil when the configuration has one
 }
@@ -45,6 +45,7 @@ func New(cfg Config) (*Proxy, error) {
 		models:   newModels(cfg),
 		rollouts: newRollouts(cfg.Attempts),
 		metrics:  m,
+		lacks:    newLacking(cfg.Now),
 
 		transport: own,
 	}, nil
@@ -83,6 +84,10 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case rest == "/models":
 		if d = plainDialect(r); allow(w, r, d, http.MethodGet, http.MethodHead) {
 			p.serveModels(w, r, d, at)
+		}
+	case strings.HasPrefix(rest, "/models/"):
+		if d = plainDialect(r); allow(w, r, d, http.MethodGet, http.MethodHead) {
+			p.serveModel(w, r, d, at, strings.TrimPrefix(rest, "/models/"))
 		}
 	default:
 		plainDialect(r).writeError(w, http.StatusNotFound, &openai.Error{
@@ -123,31 +128,6 @@ func (p *Proxy) findAttempt(w http.ResponseWriter, r *http.Request, d *dialect, 
 		})
 	}
 	return nil
-}
-
-// modelsCreated is what the protocol answers as the creation time of every
-// model; clients need a number and do not use it.
-const modelsCreated = "1677610602"
-
-func (p *Proxy) serveModels(w http.ResponseWriter, r *http.Request, d *dialect, at *store.Attempted) {
-	if at != nil && p.findAttempt(w, r, d, *at) == nil {
-		return
-	}
-	names, err := p.models.names(r.Context())
-	if err != nil {
-		p.modelsUnknown(w, r, d, err)
-		return
-	}
-	body := []byte(`{"data":[`)
-	for i, name := range names {
-		if i > 0 {
-			body = append(body, ',')
-		}
-		body = append(body, `{"id":`...)
-		body = jsonx.AppendString(body, name)
-		body = append(body, `,"object":"model","created":`+modelsCreated+`,"owned_by":"openai"}`...)
-	}
-	writeJSON(w, http.StatusOK, append(body, `],"object":"list"}`...))
 }
 
 func (p *Proxy) modelsUnknown(w http.ResponseWriter, r *http.Request, d *dialect, err error) {

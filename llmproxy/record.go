@@ -26,7 +26,8 @@ func (c *call) span(seq int64, end time.Time) agl.Span {
 		s.Status = agl.TraceStatus{StatusCode: agl.StatusError, Description: &c.message}
 	}
 	a := make(attributes, 0, 64)
-	a.request(c.dialect.operation, c.said())
+	asked, _ := c.said()
+	a.request(c.dialect.operation, asked)
 	if c.answer != nil {
 		a.answer(c.answer)
 	}

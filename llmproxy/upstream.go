@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"net/textproto"
@@ -48,7 +49,7 @@ func newTransport(connect time.Duration) *http.Transport {
 func (c *call) sendSomewhere() (*http.Response, error) {
 	var tried []*backend
 	for {
-		resp, err := c.sendOnce()
+		resp, err := c.sendInDialect()
 		if err == nil || !isUnreachable(err) || c.sentContext().Err() != nil {
 			return resp, err
 		}
@@ -86,7 +87,7 @@ func (c *call) sendOnce() (*http.Response, error) {
 	}
 	c.plan, c.refused, c.failure = p, nil, nil
 	var spared []string
-	if c.recorded() {
+	if len(p.capture) > 0 {
 		spared = c.backend.spared(time.Now())
 	}
 	var first *http.Response // the refusal that names no field
@@ -166,14 +167,12 @@ func (c *call) maybeRefused(status int, added []string) bool {
 func (c *call) upstreamBody(spared []string) (body []byte, added []string) {
 	ask := c.plan.ask
 	edits := make([]openai.Edit, 0, 4)
-	if c.recorded() && c.plan.capture != nil {
-		for _, e := range c.plan.capture(ask) {
-			if slices.Contains(spared, e.Key) || bytes.Equal(ask.Raw(e.Key), e.Value) {
-				continue
-			}
-			edits = append(edits, e)
-			added = append(added, e.Key)
+	for _, e := range c.plan.capture {
+		if slices.Contains(spared, e.Key) || bytes.Equal(ask.Raw(e.Key), e.Value) {
+			continue
 		}
+		edits = append(edits, e)
+		added = append(added, e.Key)
 	}
 	if target := c.backend.target(); target != ask.Model {
 		edits = append(edits, openai.Edit{Key: "model", Value: openai.Text(target)})
@@ -238,6 +237,9 @@ func (c *call) post(body []byte) (*http.Response, error) {
 	}
 	req := c.sent
 	copyHeaders(req.Header, c.r.Header, requestOnly)
+	if c.plan.translate != nil {
+		maps.DeleteFunc(req.Header, func(key string, _ []string) bool { return strings.HasPrefix(key, "Anthropic-") })
+	}
 	// Without a value the transport would add its own name.
 	if req.Header["User-Agent"] == nil {
 		req.Header.Set("User-Agent", "")

@@ -148,6 +148,9 @@ func (c *call) checkAnswer() {
 		c.problem, c.message = semconv.ProblemTruncated, "the answer ended without a finish reason"
 		return
 	}
+	if !c.recorded() {
+		return
+	}
 	prompt, first, sampled := c.answer.PromptTokenIDs, c.answer.Choices[0].TokenIDs, int64(0)
 	some := prompt != nil
 	all := some

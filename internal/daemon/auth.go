@@ -109,7 +109,7 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, message string) 
 		if status == http.StatusForbidden {
 			kind, code = "permission_error", "forbidden"
 		}
-		body = (&openai.Error{Message: message, Type: kind, Code: code}).AppendJSON(nil)
+		body = llmproxy.AppendError(nil, r, status, &openai.Error{Message: message, Type: kind, Code: code})
 	}
 	header.Set("Content-Type", "application/json")
 	w.WriteHeader(status)

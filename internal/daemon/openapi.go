@@ -6,6 +6,7 @@ import (
 	agl "agentlightning"
 	"agentlightning/adapter"
 	"agentlightning/internal/openapi"
+	"agentlightning/llmproxy"
 	"agentlightning/storehttp"
 )
 
@@ -60,13 +61,23 @@ func otherOperations() []openapi.Operation {
 		{"/v1", "; nothing is recorded"},
 		{"/rollout/{rollout_id}/attempt/{attempt_id}/v1", " of an attempt, recorded as one span"},
 	} {
+		for _, route := range llmproxy.Routes() {
+			summary := "Call a model by " + route.API + at.of
+			if !route.Recorded {
+				summary = "Call " + route.API + "; nothing is recorded"
+			}
+			out = append(out, openapi.Operation{
+				Method: post, Path: at.prefix + route.Path, Tag: "proxy", Summary: summary,
+				In: "object", Out: "object", Status: 200, Failure: "ModelFailure",
+			})
+		}
 		out = append(out,
 			openapi.Operation{
-				Method: post, Path: at.prefix + "/chat/completions", Tag: "proxy", Summary: "Call a model" + at.of,
-				In: "object", Out: "object", Status: 200, Failure: "ModelFailure",
+				Method: get, Path: at.prefix + "/models", Tag: "proxy", Summary: "List the models that are served",
+				Out: "object", Status: 200, Failure: "ModelFailure",
 			},
 			openapi.Operation{
-				Method: get, Path: at.prefix + "/models", Tag: "proxy", Summary: "List the models that are served",
+				Method: get, Path: at.prefix + "/models/{model}", Tag: "proxy", Summary: "Tell whether a model is served",
 				Out: "object", Status: 200, Failure: "ModelFailure",
 			})
 	}
