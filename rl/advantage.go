@@ -57,6 +57,11 @@ func Estimators() []Estimator {
 	return []Estimator{GRPO, RLOO, ReinforcePP, ReinforcePPBaseline, ReMax, OPO, GPG, PassK, GDPO}
 }
 
+// CountsTokens reports whether the estimator reads [Member.Tokens].
+func (e Estimator) CountsTokens() bool {
+	return e == OPO || e == ReinforcePP || e == ReinforcePPBaseline
+}
+
 // grouped reports whether the members of a group are compared with one another.
 func (e Estimator) grouped() bool { return e != ReinforcePP && e != ReMax }
 
@@ -92,6 +97,11 @@ type Member struct {
 	Tokens int
 	// Baseline is the reward of the greedy rollout; read by [ReMax].
 	Baseline *float64
+	// Variance is that of what the calls of the rollout earned (divisor n), where
+	// Reward is their mean; 0 when all earned the same. It counts towards the
+	// deviation of the group and of the batch, so that a call is never measured
+	// against rollouts that happen to agree on average.
+	Variance float64
 	// Components are the parts of the reward, equally many for every member;
 	// read by [GDPO].
 	Components []float64
@@ -346,7 +356,7 @@ func (b *batch) constant(group []int) bool {
 	first := group[0]
 	for _, i := range group {
 		if b.estimator != GDPO {
-			if !Equal(b.out[i].Reward, b.out[first].Reward) {
+			if !Equal(b.out[i].Reward, b.out[first].Reward) || !Equal(b.members[i].Variance, 0) {
 				return false
 			}
 			continue
@@ -380,6 +390,7 @@ func (b *batch) compare(name string, group []int) error {
 	var m moments
 	for _, i := range group {
 		m.add(b.out[i].Reward)
+		m.sq += b.members[i].Variance
 		b.out[i].Used, b.out[i].Divisor = true, 1
 	}
 	k := float64(len(group))
@@ -506,6 +517,7 @@ func (b *batch) finish() {
 		for i, a := range b.out {
 			if a.Used {
 				w.add(a.Reward-a.Baseline, float64(b.members[i].Tokens))
+				w.sq += b.members[i].Variance * float64(b.members[i].Tokens)
 			}
 		}
 		mean, divisor := w.scale()

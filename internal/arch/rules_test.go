@@ -153,6 +153,16 @@ var rules = []rule{
 		"semconv":        names,
 		"internal/jsonx": "attributes that hold JSON",
 	}},
+	{"adapter/credit", "which call of a rollout earned what (pure)", reasons{
+		root:      words,
+		"adapter": "model calls of an attempt",
+		"rl":      "advantages",
+		"semconv": names,
+	}},
+	{"adapter/credit/expr", "credit as an expression, apart for the weight of its library", reasons{
+		"adapter/credit":           "makes its rules",
+		"github.com/google/cel-go": "safe, typed expressions",
+	}},
 	{"rl", "advantages, masks and losses (pure)", nil},
 	{"learner", "the contract to whatever updates weights", reasons{
 		"rl": "losses are described there",
@@ -268,7 +278,7 @@ var free = []string{"examples/", "test/"}
 // sdk is what a program of somebody else imports to write agents and algorithms.
 var sdk = []string{
 	"", "semconv", "store", "storehttp", "agent", "tracer", "emit", "runner",
-	"adapter", "rl", "learner", "learner/native", "algorithm", "algorithm/baseline", "algorithm/sft", "algorithm/grpo",
+	"adapter", "adapter/credit", "rl", "learner", "learner/native", "algorithm", "algorithm/baseline", "algorithm/sft", "algorithm/grpo",
 	"execution", "trainer",
 }
 
@@ -295,7 +305,7 @@ var reaches = []struct {
 
 // pure packages turn data into data; inputOutput is what they may not import.
 var (
-	pure        = []string{"adapter", "rl", "semconv"}
+	pure        = []string{"adapter", "adapter/credit", "rl", "semconv"}
 	inputOutput = []string{"net", "os", "io/fs", "io/ioutil", "database", "syscall", "log", "embed"}
 )
 
