@@ -29,6 +29,8 @@ var (
 	ErrKeyReused = errors.New("key was used for another request")
 	// ErrDenied means that the server asks for a token, or for another one.
 	ErrDenied = errors.New("access denied")
+	// ErrEvicted means that spans were dropped for want of memory.
+	ErrEvicted = errors.New("evicted")
 )
 
 // Error is an error of the store with the text that the protocol gives it.
@@ -309,4 +311,8 @@ type Statistics struct {
 	TotalWorkers   int64
 	Uptime         time.Duration
 	SpanBytes      int64 // of span data held; 0 when the backend does not know
+	// EvictBytes is how much span data a backend in memory holds before it drops
+	// some, down to SafeBytes, out of MemoryBytes that it may use. They are 0 for
+	// a backend that drops nothing.
+	EvictBytes, SafeBytes, MemoryBytes int64
 }

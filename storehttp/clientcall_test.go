@@ -271,6 +271,9 @@ func statistics(s *step) clientCall {
 			TotalWorkers   int64   `json:"total_workers"`
 			Uptime         float64 `json:"uptime"`
 			SpanBytes      int64   `json:"total_span_bytes"`
+			EvictBytes     int64   `json:"eviction_threshold_bytes"`
+			SafeBytes      int64   `json:"safe_threshold_bytes"`
+			MemoryBytes    int64   `json:"memory_capacity_bytes"`
 		}
 		if err := json.Unmarshal([]byte(deref(s.Response.BodyText)), &want); err != nil {
 			return nil, err
@@ -278,6 +281,7 @@ func statistics(s *step) clientCall {
 		wish := store.Statistics{
 			Name: "memory", TotalRollouts: want.TotalRollouts, TotalAttempts: want.TotalAttempts, TotalSpans: want.TotalSpans,
 			TotalResources: want.TotalResources, TotalWorkers: want.TotalWorkers, SpanBytes: want.SpanBytes,
+			EvictBytes: want.EvictBytes, SafeBytes: want.SafeBytes, MemoryBytes: want.MemoryBytes,
 			Uptime: time.Duration(want.Uptime * float64(time.Second)),
 		}
 		if got != wish {

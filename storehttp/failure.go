@@ -38,6 +38,8 @@ func failure(err error, requestID string) (status int, body []byte) {
 		return http.StatusConflict, valueError(err.Error())
 	case errors.Is(err, store.ErrInvalid):
 		return http.StatusBadRequest, detailBody(err.Error())
+	case errors.Is(err, store.ErrEvicted):
+		return http.StatusInternalServerError, exception("RuntimeError", err.Error())
 	case errors.Is(err, store.ErrClosed):
 		return http.StatusServiceUnavailable, detailBody("the server is shutting down; try again in a moment")
 	case errors.Is(err, store.ErrFull):
@@ -60,11 +62,14 @@ func detailBody(detail string) []byte {
 	return append(jsonx.AppendString([]byte(`{"detail":`), detail), '}')
 }
 
-// valueError has the members in which tools of the 0.3 protocol look for the
+// valueError is the exception that most mistakes are in the 0.3 protocol.
+func valueError(msg string) []byte { return exception("ValueError", msg) }
+
+// exception has the members in which tools of the 0.3 protocol look for the
 // reason, without any code in the last one.
-func valueError(msg string) []byte {
+func exception(name, msg string) []byte {
 	dst := append([]byte(nil), `{"detail":`...)
 	dst = jsonx.AppendString(dst, msg)
-	dst = append(dst, `,"error_type":"ValueError","traceback":`...)
-	return append(jsonx.AppendString(dst, "ValueError: "+msg), '}')
+	dst = jsonx.AppendString(append(dst, `,"error_type":`...), name)
+	return append(jsonx.AppendString(append(dst, `,"traceback":`...), name+": "+msg), '}')
 }

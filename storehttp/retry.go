@@ -236,6 +236,11 @@ func statusError(resp *http.Response, body []byte) *StatusError {
 		case "ValueError":
 			e.kind = store.ErrNotFound
 			e.Message = strings.TrimPrefix(lines[len(lines)-1], "ValueError: ")
+		case "RuntimeError":
+			last := strings.TrimPrefix(lines[len(lines)-1], "RuntimeError: ")
+			if strings.HasPrefix(last, "Spans for rollout ") && strings.HasSuffix(last, " have been evicted") {
+				e.kind, e.Message = store.ErrEvicted, last
+			}
 		case "ResponseValidationError":
 			e.kind = store.ErrNotFound
 		}

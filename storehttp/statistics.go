@@ -2,7 +2,6 @@ package storehttp
 
 import (
 	"cmp"
-	"runtime/debug"
 	"strconv"
 	"time"
 
@@ -19,6 +18,9 @@ type statisticsJSON struct {
 	TotalWorkers   int64   `json:"total_workers"`
 	Uptime         float64 `json:"uptime"`
 	SpanBytes      int64   `json:"total_span_bytes"`
+	EvictBytes     int64   `json:"eviction_threshold_bytes"`
+	SafeBytes      int64   `json:"safe_threshold_bytes"`
+	MemoryBytes    int64   `json:"memory_capacity_bytes"`
 }
 
 func (s statisticsJSON) statistics() store.Statistics {
@@ -31,6 +33,7 @@ func (s statisticsJSON) statistics() store.Statistics {
 		Name: s.Name, TotalRollouts: s.TotalRollouts, TotalAttempts: s.TotalAttempts,
 		TotalSpans: s.TotalSpans, TotalResources: s.TotalResources, TotalWorkers: s.TotalWorkers,
 		Uptime: time.Duration(s.Uptime * float64(time.Second)), SpanBytes: s.SpanBytes,
+		EvictBytes: s.EvictBytes, SafeBytes: s.SafeBytes, MemoryBytes: s.MemoryBytes,
 	}
 }
 
@@ -46,13 +49,10 @@ func appendStatistics(s store.Statistics) []byte {
 	dst = appendCount(dst, "total_workers", s.TotalWorkers)
 	dst = jsonx.AppendFloat(append(dst, `,"uptime":`...), s.Uptime.Seconds())
 	if s.Name == "memory" {
-		// The reference drops old spans when memory runs short. We do not, so
-		// all its limits are what the runtime may use.
-		limit := debug.SetMemoryLimit(-1)
 		dst = appendCount(dst, "total_span_bytes", s.SpanBytes)
-		dst = appendCount(dst, "eviction_threshold_bytes", limit)
-		dst = appendCount(dst, "safe_threshold_bytes", limit)
-		dst = appendCount(dst, "memory_capacity_bytes", limit)
+		dst = appendCount(dst, "eviction_threshold_bytes", s.EvictBytes)
+		dst = appendCount(dst, "safe_threshold_bytes", s.SafeBytes)
+		dst = appendCount(dst, "memory_capacity_bytes", s.MemoryBytes)
 	} else if s.SpanBytes > 0 {
 		dst = appendCount(dst, "total_span_bytes", s.SpanBytes)
 	}

@@ -22,7 +22,10 @@ func openStore(ctx context.Context, db, sync string, scan time.Duration, log *lo
 	var backend engine.Backend
 	switch {
 	case kind == "memory":
-		backend = memory.New()
+		var err error
+		if backend, err = memory.NewLimited(memory.SpanLimits{}, log.Logger("db")); err != nil {
+			return nil, err
+		}
 	case kind == "sqlite" && path != "":
 		if sync != string(sqlite.SyncFull) && sync != string(sqlite.SyncNormal) {
 			return nil, usageError{fmt.Errorf("--sync %s: must be full or normal", sync)}

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 
 	agl "agentlightning"
@@ -11,15 +12,36 @@ import (
 
 // Backend keeps the state of a store in memory. It is safe for concurrent use.
 type Backend struct {
+	log *slog.Logger
+
 	mu    sync.RWMutex
 	state state
 }
 
 var _ engine.Backend = (*Backend)(nil)
 
-// New returns an empty backend.
+// New returns an empty backend with the default [SpanLimits].
 func New() *Backend {
-	return &Backend{state: state{
+	b, err := NewLimited(SpanLimits{}, nil)
+	if err != nil {
+		panic(err) //nolint:forbidigo // the defaults are sound
+	}
+	return b
+}
+
+// NewLimited returns an empty backend that holds no more spans than that, or an
+// error that names the limit that cannot be. The logger is told when spans are
+// dropped; nil discards it.
+func NewLimited(l SpanLimits, log *slog.Logger) (*Backend, error) {
+	limits, err := l.resolve()
+	if err != nil {
+		return nil, err
+	}
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Backend{log: log, state: state{
+		limits:    limits,
 		rollouts:  map[string]*rolloutRow{},
 		limited:   map[*rolloutRow]struct{}{},
 		queue:     newQueue(),
@@ -29,7 +51,7 @@ func New() *Backend {
 		runs:      map[string]*runRow{},
 		answers:   map[string]answer{},
 		secrets:   map[string][]byte{},
-	}}
+	}}, nil
 }
 
 // Name implements [engine.Backend].
@@ -63,6 +85,7 @@ func (b *Backend) Update(ctx context.Context, f func(engine.Tx) error) error {
 	err := f(t)
 	committed = err == nil
 	if committed {
+		b.state.evict(b.log)
 		b.state.closeHoles()
 	}
 	return err
@@ -83,6 +106,8 @@ type state struct {
 	sequences map[string]int64
 	attempts  int64
 	spans     int64
+	spanBytes int64
+	limits    spanLimits
 	resources table[agl.ResourcesUpdate]
 	latest    string // id of the resources added or updated last
 	workers   table[agl.Worker]
@@ -104,6 +129,8 @@ type rolloutRow struct {
 	spans    []*store.EncodedSpan
 	byKey    map[spanKey]struct{}
 	byOwner  map[string][]*store.EncodedSpan // attempt id to its spans
+	bytes    int64                           // that the spans take
+	evicted  bool                            // spans were dropped for want of memory
 }
 
 type spanKey struct{ attemptID, spanID string }
@@ -154,5 +181,9 @@ func counts(s *state) store.Statistics {
 		TotalSpans:     s.spans,
 		TotalResources: int64(len(s.resources.items)),
 		TotalWorkers:   int64(len(s.workers.items)),
+		SpanBytes:      s.spanBytes,
+		EvictBytes:     s.limits.evict,
+		SafeBytes:      s.limits.safe,
+		MemoryBytes:    s.limits.capacity,
 	}
 }

@@ -128,6 +128,11 @@ func (r reader) QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error
 	if !ok {
 		return store.Page[store.SpanJSON]{}, nil
 	}
+	if row.evicted {
+		return store.Page[store.SpanJSON]{}, &store.Error{
+			Kind: store.ErrEvicted, Message: "Spans for rollout " + q.RolloutID + " have been evicted",
+		}
+	}
 	inScope := row.spans
 	switch {
 	case q.AttemptID == nil:

@@ -105,7 +105,9 @@ func (t *tx) DeleteRollouts(ids []string) error {
 		}
 		t.s.attempts -= int64(len(row.attempts))
 		t.s.spans -= int64(len(row.spans))
+		t.s.spanBytes -= row.bytes
 		t.did(func() {
+			t.s.spanBytes += row.bytes
 			t.s.rollouts[id] = row
 			t.s.order[row.place] = row.value
 			t.s.holes--
@@ -273,9 +275,14 @@ func (t *tx) InsertSpans(spans []store.EncodedSpan) ([]bool, error) {
 		row.byKey[key] = struct{}{}
 		row.spans = append(row.spans, span)
 		row.byOwner[owner] = append(row.byOwner[owner], span)
+		size := sizeOf(span)
+		row.bytes += size
+		t.s.spanBytes += size
 		t.s.spans++
 		stored[i] = true
 		t.did(func() {
+			row.bytes -= size
+			t.s.spanBytes -= size
 			delete(row.byKey, key)
 			row.spans = row.spans[:len(row.spans)-1]
 			row.byOwner[owner] = row.byOwner[owner][:len(row.byOwner[owner])-1]
@@ -296,7 +303,12 @@ func (t *tx) UpdateSpan(s store.EncodedSpan) error {
 		return errorf("span %s of rollout %s does not exist", s.SpanID, s.RolloutID)
 	}
 	old := row.spans[all]
-	put := func(span *store.EncodedSpan) { row.spans[all], row.byOwner[s.AttemptID][own] = span, span }
+	put := func(span *store.EncodedSpan) {
+		more := sizeOf(span) - sizeOf(row.spans[all])
+		row.bytes += more
+		t.s.spanBytes += more
+		row.spans[all], row.byOwner[s.AttemptID][own] = span, span
+	}
 	put(&s)
 	t.did(func() { put(old) })
 	return nil
