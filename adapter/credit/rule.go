@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -109,10 +110,9 @@ func (d Discounted) Credit(group []Rollout) ([][]Earned, error) {
 			continue
 		}
 		reward := *r.Final
-		calls := r.usable()
-		for k := len(calls) - 1; k >= 0; k-- {
+		for _, j := range slices.Backward(r.usable()) {
 			value := reward
-			out[i][calls[k]].Reward = &value
+			out[i][j].Reward = &value
 			reward *= d.Gamma
 		}
 	}

@@ -5,11 +5,10 @@ import (
 	"strings"
 	"testing"
 
+	agl "agentlightning"
 	"agentlightning/adapter"
 	"agentlightning/adapter/credit"
 	"agentlightning/adapter/credit/expr"
-
-	agl "agentlightning"
 )
 
 func rollout() credit.Rollout {
