@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
+	"strings"
 
 	agl "agentlightning"
 )
@@ -55,6 +57,24 @@ func (c *Call) LLM(name string) (agl.LLM, error) {
 		return llm, nil
 	}
 	return r.(agl.LLM), nil
+}
+
+// AgentLLM returns the model as [Call.LLM] does, for one of several agents that
+// work on the attempt: the calls that are made with it are recorded under the
+// agent's name.
+func (c *Call) AgentLLM(agent, name string) (agl.LLM, error) {
+	llm, err := c.LLM(name)
+	if err != nil || agent == "" {
+		return llm, err
+	}
+	if r, _ := NeedLLM(name).find(c.Resources); r.Kind() == agl.KindProxyLLM {
+		base, found := strings.CutSuffix(llm.Endpoint, "/v1")
+		llm.Endpoint = base + "/agent/" + url.PathEscape(agent)
+		if found {
+			llm.Endpoint += "/v1"
+		}
+	}
+	return llm, nil
 }
 
 // Prompt returns the prompt template with this name, or the first one when the

@@ -72,6 +72,27 @@ func TestResourcesByName(t *testing.T) {
 	}
 }
 
+func TestAgentLLM(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		resource agl.NamedResource
+		agent    string
+		want     string
+	}{
+		{proxy, "the planner", "http://127.0.0.1:4747/rollout/ro-1/attempt/at-1/agent/the%20planner/v1"},
+		{proxy, "a/b", "http://127.0.0.1:4747/rollout/ro-1/attempt/at-1/agent/a%2Fb/v1"},
+		{proxy, "", "http://127.0.0.1:4747/rollout/ro-1/attempt/at-1/v1"},
+		{direct, "planner", direct.Resource.(agl.LLM).Endpoint},
+	} {
+		if llm, err := call(`{}`, "", tt.resource).AgentLLM(tt.agent, ""); err != nil || llm.Endpoint != tt.want {
+			t.Errorf("AgentLLM(%q) = %q, %v, want %q", tt.agent, llm.Endpoint, err, tt.want)
+		}
+	}
+	if _, err := call(`{}`, "").AgentLLM("a", "m"); err == nil {
+		t.Error("AgentLLM without resources has no error")
+	}
+}
+
 func TestOutputs(t *testing.T) {
 	t.Parallel()
 	spans, cores := []agl.Span{{Name: "s"}}, []agl.SpanCore{{Name: "c"}}

@@ -67,20 +67,24 @@ func (b *backend) target() string {
 // weight is the share of new rollouts that the backend takes.
 func (b *backend) weight() int64 { return max(b.Weight, 1) }
 
-// url returns where a route is.
+// url returns where a route is. Route and address may each have a query.
 func (b *backend) url(route string) string {
-	if b.kind != agl.BackendAzure {
-		return b.base + route
+	at, query, _ := strings.Cut(b.base, "?")
+	path, more, _ := strings.Cut(route, "?")
+	queries := []string{query, more}
+	if b.kind == agl.BackendAzure {
+		// Azure has the model in the path, unless the address is one of its newer
+		// kind, or names the deployment already.
+		if !strings.Contains(at, "/openai/deployments/") && !strings.HasSuffix(at, "/openai/v1") {
+			at += "/openai/deployments/" + url.PathEscape(b.target())
+		}
+		if b.APIVersion != "" {
+			queries = append(queries, "api-version="+url.QueryEscape(b.APIVersion))
+		}
 	}
-	at := b.base
-	// Azure has the model in the path, unless the address is one of its newer
-	// kind, or names the deployment already.
-	if !strings.Contains(at, "/openai/deployments/") && !strings.HasSuffix(at, "/openai/v1") {
-		at += "/openai/deployments/" + url.PathEscape(b.target())
-	}
-	at += route
-	if b.APIVersion != "" {
-		at += "?api-version=" + url.QueryEscape(b.APIVersion)
+	at = strings.TrimRight(at, "/") + path
+	if query = strings.Join(slices.DeleteFunc(queries, func(q string) bool { return q == "" }), "&"); query != "" {
+		at += "?" + query
 	}
 	return at
 }

@@ -27,6 +27,7 @@ type call struct {
 	dialect *dialect
 
 	at      store.Attempted
+	agent   string   // that calls, as it says; empty when it does not
 	rollout *rollout // nil when the call is not attributed, and so not recorded
 	seq     *sequence
 
@@ -57,25 +58,31 @@ type call struct {
 	message string         // the problem in words
 }
 
-func (p *Proxy) serveCall(w http.ResponseWriter, r *http.Request, d *dialect, at *store.Attempted) {
-	c := &call{p: p, w: w, r: r, dialect: d, start: p.cfg.Now()}
+func (p *Proxy) serveCall(w http.ResponseWriter, r *http.Request, d *dialect, at *store.Attempted, agent string) {
+	c := &call{p: p, w: w, r: r, dialect: d, agent: agentOf(r.Header, agent), start: p.cfg.Now()}
 	if at != nil {
 		if c.rollout = p.findAttempt(w, r, d, *at); c.rollout == nil {
 			return
 		}
 		c.at = *at
 	}
-	if !c.readRequest() {
+	if c.recorded() {
+		c.seq = p.takeSequence(r.Context(), c.at)
+		defer func() { _, _ = c.seq.wait() }()
+	}
+	if status, e := c.readRequest(); e != nil {
+		c.req = &openai.Request{}
+		problem := semconv.ProblemUpstreamError
+		if status == 0 {
+			problem = semconv.ProblemCancelled
+		}
+		c.fail(problem, status, e)
 		return
 	}
 	g, err := p.models.lookup(r.Context(), c.req.Model)
 	if err != nil {
 		p.modelsUnknown(w, r, d, err)
 		return
-	}
-	if c.recorded() {
-		c.seq = p.takeSequence(r.Context(), c.at)
-		defer func() { _, _ = c.seq.wait() }()
 	}
 	if g == nil {
 		c.fail(semconv.ProblemUpstreamError, http.StatusNotFound, &openai.Error{
@@ -226,25 +233,26 @@ func (c *call) recorded() bool { return c.rollout != nil && !c.dialect.silent }
 // gathers reports whether the proxy reads the answer, not only passes it on.
 func (c *call) gathers() bool { return c.recorded() || c.plan.translate != nil || c.backend.TPM > 0 }
 
-// readRequest reads the body; it answers the caller when it cannot.
-func (c *call) readRequest() bool {
+// readRequest reads the body. The status is 0 when the caller is gone.
+func (c *call) readRequest() (status int, e *openai.Error) {
 	limit := c.p.cfg.MaxRequestBytes
 	body, err := readAll(http.MaxBytesReader(c.w, c.r.Body, limit), c.r.ContentLength)
-	if err != nil {
-		status, text := http.StatusBadRequest, "the body cannot be read: "+err.Error()
-		if _, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			status, text = http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is longer than %d bytes", limit)
-		} else if errors.Is(err, os.ErrDeadlineExceeded) {
-			status, text = http.StatusRequestTimeout, "the body did not arrive in time; send it again"
-		}
-		c.dialect.writeError(c.w, status, &openai.Error{Message: text, Type: openai.TypeInvalidRequest})
-		return false
+	_, long := errors.AsType[*http.MaxBytesError](err)
+	switch {
+	case err == nil:
+	case long:
+		return http.StatusRequestEntityTooLarge, &openai.Error{Message: fmt.Sprintf("the body is longer than %d bytes", limit), Type: openai.TypeInvalidRequest}
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return http.StatusRequestTimeout, &openai.Error{Message: "the body did not arrive in time; send it again", Type: openai.TypeInvalidRequest}
+	case c.r.Context().Err() != nil:
+		return 0, &openai.Error{Message: callerGone}
+	default:
+		return http.StatusBadRequest, &openai.Error{Message: "the body cannot be read: " + err.Error(), Type: openai.TypeInvalidRequest}
 	}
 	if c.req, err = openai.ParseRequest(body); err != nil {
-		c.dialect.writeError(c.w, http.StatusBadRequest, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest})
-		return false
+		return http.StatusBadRequest, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest}
 	}
-	return true
+	return 0, nil
 }
 
 // run calls the backend and brings the answer back.
@@ -380,9 +388,19 @@ func (c *call) record() error {
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(c.r.Context()), patience)
 	defer cancel()
-	added, err := c.p.cfg.Sink.AddSpans(ctx, []agl.Span{c.span(seq, end)})
-	if err == nil && len(added) == 1 {
-		err = added[0].Err
+	spans := []agl.Span{c.span(seq, end)}
+	if c.p.cfg.LiteLLMSpans {
+		if s := c.companion(&spans[0]); s != nil {
+			spans = append(spans, *s)
+		}
+	}
+	keys := c.secrets()
+	for i := range spans {
+		c.p.privacy.cleanSpan(&spans[i], keys)
+	}
+	added, err := c.p.cfg.Sink.AddSpans(ctx, spans)
+	for i := range added {
+		err = errors.Join(err, added[i].Err)
 	}
 	if err != nil {
 		return fmt.Errorf("store the span of a model call: %w", err)
@@ -404,8 +422,9 @@ func (c *call) logProblem() {
 	if c.problem == semconv.ProblemCancelled {
 		level = slog.LevelDebug
 	}
+	reason, _ := c.p.privacy.clean(c.message, semconv.CallMessage, c.secrets())
 	c.p.cfg.Logger.Log(c.r.Context(), level, "model call has a problem", "problem", c.problem, "model", c.req.Model,
-		"backend", endpoint, "rollout_id", c.at.RolloutID, "attempt_id", c.at.AttemptID, "reason", c.message)
+		"backend", endpoint, "rollout_id", c.at.RolloutID, "attempt_id", c.at.AttemptID, "reason", reason)
 }
 
 // readAll reads a body whose length is known or -1.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -68,6 +69,15 @@ type Config struct {
 	// UpstreamQueueTimeout limits the wait for a backend whose own limits
 	// (concurrency, rpm, tpm) are reached. 0 means 1m, less than 0 refuses at once.
 	UpstreamQueueTimeout time.Duration
+	// NoBodies leaves out of spans what was asked and answered; token ids, counts
+	// and reasons stay.
+	NoBodies bool
+	// Redact takes what it matches out of the texts in spans. Token ids stay, and
+	// can be turned into text by who has the tokenizer.
+	Redact []*regexp.Regexp
+	// LiteLLMSpans stores beside each call's span one as LiteLLM's proxy writes it,
+	// for the readers that look for that.
+	LiteLLMSpans bool
 	// MaxRequestBytes limits a request. 0 means 64 MiB.
 	MaxRequestBytes int64
 	// MaxAnswerBytes limits a whole answer that is recorded. 0 means 256 MiB.

@@ -101,8 +101,8 @@ func plainDialect(r *http.Request) *dialect {
 // AppendError appends the body of an answer that refuses a request, in the
 // words that its caller understands.
 func AppendError(dst []byte, r *http.Request, status int, e *openai.Error) []byte {
-	_, rest, err := splitPath(r.URL)
-	d := dialectOf(rest)
+	p, err := splitPath(r.URL)
+	d := dialectOf(p.route)
 	if err != nil || d == nil {
 		d = plainDialect(r)
 	}

@@ -51,8 +51,13 @@ func TestErrorsMadeHere(t *testing.T) {
 			}
 		})
 	}
-	// The call of an unknown model belongs to an attempt, so it is seen there.
-	s := f.store.span(t)
+	// Calls that belong to an attempt are seen there: of an unknown model, of what
+	// is no JSON, of what is too long.
+	spans := f.store.stored()
+	if len(spans) != 3 {
+		t.Fatalf("%d spans stored, want 3", len(spans))
+	}
+	s := spans[0]
 	if problem(s) != semconv.ProblemUpstreamError || s.Status.StatusCode != agl.StatusError || !strings.Contains(*s.Status.Description, "not registered") {
 		t.Errorf("span has problem %q, status %v", problem(s), s.Status)
 	}

@@ -9,37 +9,51 @@ import (
 	"agentlightning/store"
 )
 
-// splitPath takes the attempt and an optional /v1 off a path. The attempt is
-// nil when the path names none. Ids are decoded, so that one may hold a slash.
-func splitPath(u *url.URL) (at *store.Attempted, rest string, err error) {
-	rest = u.EscapedPath()
+// place is what a path says.
+type place struct {
+	at    *store.Attempted // nil when it names none
+	agent string           // empty when it names none
+	route string           // below /v1
+}
+
+// splitPath takes the attempt, the agent and an optional /v1 off a path. Ids are
+// decoded, so that one may hold a slash.
+func splitPath(u *url.URL) (p place, err error) {
+	rest := u.EscapedPath()
 	if under, ok := strings.CutPrefix(rest, "/rollout/"); ok {
 		rolloutID, after, ok1 := strings.Cut(under, "/attempt/")
 		attemptID, tail, _ := strings.Cut(after, "/")
 		if !ok1 || rolloutID == "" || attemptID == "" || strings.Contains(rolloutID, "/") {
-			return nil, "", fmt.Errorf("path %q does not name an attempt; it should begin /rollout/ROLLOUT/attempt/ATTEMPT", u.Path)
+			return place{}, fmt.Errorf("path %q does not name an attempt; it should begin /rollout/ROLLOUT/attempt/ATTEMPT", u.Path)
 		}
-		at = &store.Attempted{}
-		if at.RolloutID, err = url.PathUnescape(rolloutID); err != nil {
-			return nil, "", fmt.Errorf("path %q: %w", u.Path, err)
+		agent := ""
+		if named, ok := strings.CutPrefix(tail, "agent/"); ok {
+			agent, tail, _ = strings.Cut(named, "/")
 		}
-		if at.AttemptID, err = url.PathUnescape(attemptID); err != nil {
-			return nil, "", fmt.Errorf("path %q: %w", u.Path, err)
+		p.at = &store.Attempted{}
+		for _, part := range []struct {
+			to      *string
+			escaped string
+		}{{&p.at.RolloutID, rolloutID}, {&p.at.AttemptID, attemptID}, {&p.agent, agent}} {
+			if *part.to, err = url.PathUnescape(part.escaped); err != nil {
+				return place{}, fmt.Errorf("path %q: %w", u.Path, err)
+			}
 		}
 		rest = "/" + tail
 	}
 	// Base URLs are written with and without a slash at the end.
-	rest = "/" + strings.Trim(rest, "/")
-	if after, ok := strings.CutPrefix(rest, "/v1/"); ok {
-		rest = "/" + strings.TrimLeft(after, "/")
+	p.route = "/" + strings.Trim(rest, "/")
+	if after, ok := strings.CutPrefix(p.route, "/v1/"); ok {
+		p.route = "/" + strings.TrimLeft(after, "/")
 	}
-	return at, rest, nil
+	return p, nil
 }
 
 // AttemptOf returns the attempt that a request to the proxy names, in its path
 // or in headers; named is false when there is none.
 func AttemptOf(r *http.Request) (at store.Attempted, named bool) {
-	found, _, err := splitPath(r.URL)
+	p, err := splitPath(r.URL)
+	found := p.at
 	if err == nil && found == nil {
 		found = attemptInHeaders(r.Header)
 	}
@@ -51,7 +65,8 @@ func AttemptOf(r *http.Request) (at store.Attempted, named bool) {
 
 // Template names a path of the proxy, with ids replaced by what they are.
 func Template(u *url.URL) string {
-	at, rest, err := splitPath(u)
+	p, err := splitPath(u)
+	rest := p.route
 	switch {
 	case err != nil:
 		return "/rollout/{other}"
@@ -60,7 +75,7 @@ func Template(u *url.URL) string {
 	case dialectOf(rest) == nil && rest != "/models":
 		rest = "/{other}"
 	}
-	if at != nil {
+	if p.at != nil {
 		return "/rollout/{rollout_id}/attempt/{attempt_id}/v1" + rest
 	}
 	return "/v1" + rest

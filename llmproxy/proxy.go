@@ -21,6 +21,7 @@ type Proxy struct {
 	rollouts *rollouts
 	metrics  *metrics
 	lacks    *lacking
+	privacy  privacy
 
 	transport *http.Transport // of our own, nil when the configuration has one
 }
@@ -46,6 +47,7 @@ func New(cfg Config) (*Proxy, error) {
 		rollouts: newRollouts(cfg.Attempts),
 		metrics:  m,
 		lacks:    newLacking(cfg.Now),
+		privacy:  privacy{noBodies: cfg.NoBodies, rules: cfg.Redact},
 
 		transport: own,
 	}, nil
@@ -67,7 +69,8 @@ func (p *Proxy) Close() error {
 
 // ServeHTTP implements [http.Handler].
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	at, rest, err := splitPath(r.URL)
+	where, err := splitPath(r.URL)
+	at, rest := where.at, where.route
 	if err != nil {
 		plainDialect(r).writeError(w, http.StatusNotFound, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest})
 		return
@@ -79,7 +82,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			if at == nil {
 				at = attemptInHeaders(r.Header)
 			}
-			p.serveCall(w, r, d, at)
+			p.serveCall(w, r, d, at, where.agent)
 		}
 	case rest == "/models":
 		if d = plainDialect(r); allow(w, r, d, http.MethodGet, http.MethodHead) {

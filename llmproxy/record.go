@@ -21,6 +21,9 @@ func (c *call) span(seq int64, end time.Time) agl.Span {
 		StartTime: &start, EndTime: &stop,
 		Resource: agl.OtelResource{Attributes: agl.Attributes{{Key: "service.name", Value: "agentlightning-proxy"}}},
 	}
+	if parent := parentOf(c.r.Header); parent != nil {
+		s.TraceID, s.ParentID, s.Parent = parent.TraceID, &parent.SpanID, parent
+	}
 	s.Context = &agl.SpanContext{TraceID: s.TraceID, SpanID: s.SpanID}
 	if c.failed() {
 		s.Status = agl.TraceStatus{StatusCode: agl.StatusError, Description: &c.message}
@@ -48,6 +51,10 @@ func (c *call) failed() bool {
 
 // circumstances adds what only the proxy knows.
 func (c *call) circumstances(a *attributes) {
+	if c.agent != "" {
+		a.add(semconv.GenAIAgentName, c.agent)
+		a.add("agent.name", c.agent) // where readers of older traces look
+	}
 	if c.backend != nil {
 		a.add(semconv.CallBackend, c.backend.Endpoint)
 		a.add(semconv.CallVersion, c.backend.Version)

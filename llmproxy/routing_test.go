@@ -488,6 +488,7 @@ func TestKindsOfBackends(t *testing.T) {
 		want  seen
 	}{
 		{"compatible", agl.Model{Endpoint: at + "/v1", APIKey: "k"}, seen{"/v1/chat/completions", "Bearer k", "", "", "m", true}},
+		{"address with a query", agl.Model{Endpoint: at + "/v1/?region=a%20b"}, seen{"/v1/chat/completions?region=a%20b", "", "", "", "m", true}},
 		{"no key", agl.Model{Endpoint: at + "/v1/"}, seen{"/v1/chat/completions", "", "", "", "m", true}},
 		{"key of the environment", agl.Model{Endpoint: at + "/v1", APIKeyEnv: "TEST_API_KEY"}, seen{"/v1/chat/completions", "Bearer from-env", "", "", "m", true}},
 		{"openai", agl.Model{Endpoint: at + "/v1", Kind: agl.BackendOpenAI, APIKey: "k", Target: "gpt"}, seen{"/v1/chat/completions", "Bearer k", "", "", "gpt", false}},

@@ -270,7 +270,7 @@ var hopByHop = []string{
 // and cookies, what the proxy decides itself, and ids of our own.
 var requestOnly = []string{
 	"Authorization", "X-Api-Key", "Api-Key", "Cookie", "Host", "Content-Length",
-	"Accept-Encoding", "Expect", "X-Rollout-Id", "X-Attempt-Id", "X-Sequence-Id",
+	"Accept-Encoding", "Expect", "X-Rollout-Id", "X-Attempt-Id", "X-Sequence-Id", headerAgent,
 }
 
 // responseOnly are headers of backends that the proxy decides itself.
