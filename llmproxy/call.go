@@ -31,6 +31,8 @@ type call struct {
 	rollout *rollout // nil when the call is not attributed, and so not recorded
 	seq     *sequence
 
+	directed *Directed // nil for a call of the proxy's own protocol
+
 	req     *openai.Request
 	group   *group
 	backend *backend
@@ -52,6 +54,9 @@ type call struct {
 	status    int       // of the backend's answer, 0 when there was none
 	failure   []byte    // what the backend said in a failed answer
 	chunks    int       // of a stream
+
+	body  []byte         // sent to the backend last
+	extra agl.Attributes // of the span, from whoever directed the call
 
 	answer  *openai.Answer // what arrived of it; nil before
 	problem string         // why the call is left out of training
@@ -84,14 +89,19 @@ func (p *Proxy) serveCall(w http.ResponseWriter, r *http.Request, d *dialect, at
 		p.modelsUnknown(w, r, d, err)
 		return
 	}
+	c.serve(g)
+}
+
+// serve makes the call at a backend of its model, nil when the model has none.
+func (c *call) serve(g *group) {
 	if g == nil {
 		c.fail(semconv.ProblemUpstreamError, http.StatusNotFound, &openai.Error{
-			Message: p.models.unknownModel(c.req.Model),
+			Message: c.p.models.unknownModel(c.req.Model),
 			Type:    openai.TypeInvalidRequest, Param: "model", Code: "model_not_found",
 		})
 		return
 	}
-	leave, err := p.cfg.Gate.Enter(r.Context())
+	leave, err := c.p.cfg.Gate.Enter(c.r.Context())
 	if err != nil {
 		c.refusePaused(err)
 		return
@@ -180,8 +190,12 @@ func (c *call) refusePaused(err error) {
 		c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: callerGone})
 		return
 	}
-	c.w.Header().Set("Retry-After", seconds(e.RetryAfter))
 	c.w.Header().Set("X-Agl-Paused", "true")
+	if c.directed != nil {
+		c.pausedDirected(e)
+		return
+	}
+	c.w.Header().Set("Retry-After", seconds(e.RetryAfter))
 	c.fail(semconv.ProblemPaused, http.StatusTooManyRequests, &openai.Error{Message: e.Error(), Type: openai.TypeRateLimit, Code: "paused"})
 }
 

@@ -35,6 +35,7 @@ func (c *call) span(seq int64, end time.Time) agl.Span {
 		a.answer(c.answer)
 	}
 	c.circumstances(&a)
+	a = append(a, c.extra...)
 	s.Attributes = agl.Attributes(a)
 	return s
 }

@@ -47,7 +47,10 @@ func (p *privacy) apply(attrs attributes, keys []string) attributes {
 	}
 	if hit {
 		// The text of tokens spells out, in pieces, what a rule took out elsewhere.
-		attrs = without(attrs, func(key string) bool { return key == semconv.LogprobsContent || key == semconv.LogprobsRefusal })
+		// The data of an event repeats everything; readers make it up from the rest.
+		attrs = without(attrs, func(key string) bool {
+			return key == semconv.LogprobsContent || key == semconv.LogprobsRefusal || key == semconv.EventData
+		})
 	}
 	return attrs
 }
@@ -77,7 +80,7 @@ func isBody(key string) bool {
 		strings.HasPrefix(key, semconv.GenAICompletion+".") && !strings.HasSuffix(key, ".role") && !strings.HasSuffix(key, ".finish_reason") ||
 		strings.HasPrefix(key, semconv.GenAIRequestFunction+".") ||
 		key == semconv.GenAIRequest+".stop" || key == semconv.GenAIRequest+".response_format" || key == semconv.GenAIRequest+".tool_choice" ||
-		key == semconv.LogprobsContent || key == semconv.LogprobsRefusal || key == semconv.CallMessage ||
+		key == semconv.LogprobsContent || key == semconv.LogprobsRefusal || key == semconv.EventData || key == semconv.CallMessage ||
 		key == rawPrefix+"messages"
 }
 

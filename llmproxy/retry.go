@@ -58,7 +58,7 @@ func (c *call) send() (*http.Response, error) {
 // again returns how long to wait before another try and why there is one; why is
 // empty when there is none.
 func (c *call) again(resp *http.Response, err error) (wait time.Duration, why string) {
-	if int64(c.retries) >= c.backend.Retries || c.r.Context().Err() != nil || c.p.cfg.Gate.State().Paused {
+	if int64(c.retries) >= c.maxRetries() || c.r.Context().Err() != nil || c.p.cfg.Gate.State().Paused {
 		return 0, ""
 	}
 	wait = min(firstWait<<c.retries, mostWait)
@@ -84,6 +84,14 @@ func (c *call) again(resp *http.Response, err error) (wait time.Duration, why st
 		wait = max(wait, time.Duration(asked)*time.Second)
 	}
 	return wait, "status " + strconv.Itoa(resp.StatusCode)
+}
+
+// maxRetries is how often the call may be sent again.
+func (c *call) maxRetries() int64 {
+	if c.directed != nil {
+		return max(c.directed.Retries, c.backend.Retries)
+	}
+	return c.backend.Retries
 }
 
 // isTransport reports whether a call failed on its way, not by a decision of

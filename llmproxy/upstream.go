@@ -235,8 +235,11 @@ func (c *call) post(body []byte) (*http.Response, error) {
 	if err := c.begin(body); err != nil {
 		return nil, err
 	}
+	c.body = body
 	req := c.sent
-	copyHeaders(req.Header, c.r.Header, requestOnly)
+	if c.directed == nil {
+		copyHeaders(req.Header, c.r.Header, requestOnly)
+	}
 	if c.plan.translate != nil {
 		maps.DeleteFunc(req.Header, func(key string, _ []string) bool { return strings.HasPrefix(key, "Anthropic-") })
 	}

@@ -20,6 +20,10 @@ func (c *call) relayWhole(ctx context.Context, resp *http.Response) {
 		c.sendFailed(ctx, err)
 		return
 	}
+	out, ok := c.rewrite(resp, body)
+	if !ok {
+		return
+	}
 	if c.gathers() {
 		gather := c.plan.gather()
 		if err = gather.AddWhole(body); err != nil {
@@ -29,7 +33,7 @@ func (c *call) relayWhole(ctx context.Context, resp *http.Response) {
 			c.checkAnswer()
 		}
 	}
-	c.answerWhole(resp, body)
+	c.answerWhole(resp, out)
 }
 
 // relayGathered brings back a stream to a caller that wants one answer.
@@ -117,11 +121,15 @@ func (c *call) relayFailure(ctx context.Context, resp *http.Response) {
 		c.problem = semconv.ProblemContextOverflow
 	}
 	c.message = fmt.Sprintf("the backend answered %d: %s", resp.StatusCode, openai.ErrorMessage(body))
+	out, ok := c.rewrite(resp, body)
+	if !ok {
+		return
+	}
 	if err := c.record(); err != nil {
 		c.storeFailed(err)
 		return
 	}
-	c.writeAnswer(resp, body)
+	c.writeAnswer(resp, out)
 }
 
 var errAnswerTooLong = errors.New("the answer is longer than the proxy takes")

@@ -142,9 +142,14 @@ var rules = []rule{
 		"llm/openai":                          "reads calls and answers",
 		"github.com/prometheus/client_golang": "counts calls where they are made",
 	}},
-	{"gateway", "the 1.0 protocol over the same store, as far as it exists", reasons{
-		root:    words,
-		"store": contract,
+	{"gateway", "the 1.0 protocol over the same store: handler, client, events and spans", reasons{
+		root:             words,
+		"semconv":        names,
+		"internal/jsonx": wire,
+		"store":          contract,
+		"adapter":        "model calls of spans as messages",
+		"llm/openai":     "calls are put together member by member",
+		"llmproxy":       "makes the model calls, and pauses them",
 	}},
 
 	// Learning.

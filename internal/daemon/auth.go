@@ -5,10 +5,10 @@ import (
 	"crypto/rand"
 	"errors"
 	"net/http"
-	"net/url"
 	"strings"
 	"time"
 
+	"agentlightning/gateway"
 	"agentlightning/internal/access"
 	"agentlightning/internal/jsonx"
 	"agentlightning/llm/openai"
@@ -91,8 +91,8 @@ func opens(at store.Attempted, r *http.Request) bool {
 			return r.Method == http.MethodPost
 		}
 	case areaGateway:
-		return r.Method == http.MethodPost && r.URL.EscapedPath() ==
-			"/api/rollouts/"+url.PathEscape(at.RolloutID)+"/attempt/"+url.PathEscape(at.AttemptID)+"/events"
+		named, ok := gateway.AttemptOf(r)
+		return ok && named == at
 	}
 	return false
 }
@@ -102,6 +102,9 @@ func refuse(w http.ResponseWriter, r *http.Request, status int, message string) 
 	header := w.Header()
 	if status == http.StatusUnauthorized {
 		header.Set("WWW-Authenticate", "Bearer")
+	}
+	if status == http.StatusUnauthorized && area(r.URL.Path) == areaGateway {
+		message = "Invalid or missing API key" // as clients of the 1.0 protocol know it
 	}
 	body := append(jsonx.AppendString([]byte(`{"detail":`), message), '}')
 	if area(r.URL.Path) == areaProxy {

@@ -16,6 +16,7 @@ import (
 	"syscall"
 	"time"
 
+	"agentlightning/gateway"
 	"agentlightning/internal/access"
 	"agentlightning/llmproxy"
 	"agentlightning/store"
@@ -57,6 +58,9 @@ type Config struct {
 	// MaxBody bounds the bodies of requests in bytes, below the limits that each
 	// protocol has anyway; 0 leaves it to those.
 	MaxBody int64
+	// Calls says how model calls of the 1.0 protocol are made; nil means as
+	// [gateway.DefaultCalls].
+	Calls *gateway.CallConfig
 	// Metrics are served; nil means those that the server sees by itself.
 	Metrics *Metrics
 	// Log returns the logger of an area of the server, see package logs, or of
@@ -78,6 +82,9 @@ func (c Config) withDefaults() Config {
 	if c.Log == nil {
 		c.Log = func(string) *slog.Logger { return c.Logger }
 	}
+	if c.Calls == nil {
+		c.Calls = new(gateway.DefaultCalls())
+	}
 	c.pace = c.pace.withDefaults()
 	return c
 }
@@ -86,6 +93,9 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	if c.Store == nil {
 		return errors.New("daemon: Store: must be set")
+	}
+	if _, ok := c.Store.(store.ControlStore); !ok {
+		return fmt.Errorf("daemon: Store: %T lacks what the 1.0 protocol needs, store.ControlStore", c.Store)
 	}
 	return c.ValidateAddress()
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"maps"
 	"net/http"
 
 	agl "agentlightning"
@@ -10,8 +11,8 @@ import (
 	"agentlightning/storehttp"
 )
 
-// apiVersion is that of the store protocol which the server speaks.
-const apiVersion = "0.3"
+// apiVersion is what clients of the 1.0 protocol look for.
+const apiVersion = "1.0.0"
 
 // openAPI describes everything that the server answers but pages.
 func openAPI() *openapi.Document {
@@ -26,7 +27,9 @@ func openAPI() *openapi.Document {
 			In: r.In, Out: r.Out, Query: r.Query, Status: r.Status, Open: r.Open, Failure: "Failure",
 		})
 	}
+	d.Operations = append(d.Operations, controlOperations()...)
 	d.Operations = append(d.Operations, otherOperations()...)
+	maps.Copy(d.Schemas, controlSchemas())
 	return d
 }
 
@@ -41,17 +44,6 @@ func otherOperations() []openapi.Operation {
 		{Method: post, Path: "/v1/metrics", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
 		{Method: post, Path: "/v1/logs", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
 		{Method: post, Path: "/v1/development/profiles", Tag: "otlp", Summary: "Not supported", Status: http.StatusNotImplemented},
-
-		{Method: get, Path: "/healthz", Tag: "gateway", Summary: "Tell that the server is there", Out: "Health", Status: 200, Open: true},
-		{Method: get, Path: "/api/models", Tag: "gateway", Summary: "List model backends", Out: "[]Model", Status: 200},
-		{
-			Method: post, Path: "/api/models", Tag: "gateway", Summary: "Add model backends, or replace those of the same name and endpoint",
-			In: "[]Model", Out: "[]Model", Status: 201, Failure: "Failure",
-		},
-		{
-			Method: http.MethodDelete, Path: "/api/models", Tag: "gateway", Summary: "Forget the backends of a name, or all",
-			Query: "model=:string", Out: "object", Status: 200,
-		},
 
 		{Method: get, Path: "/metrics", Tag: "operation", Summary: "Metrics for Prometheus", Out: "string", OutType: text, Status: 200},
 		{Method: get, Path: "/v1/prometheus", Tag: "operation", Summary: "Metrics for Prometheus, where release 0.3 has them", Out: "string", OutType: text, Status: 200},
@@ -105,7 +97,6 @@ func schemas() map[string]openapi.Schema {
 		"SortOrder":     openapi.Enum("asc", "desc"),
 		"FilterLogic":   openapi.Enum("and", "or"),
 
-		"Health":       openapi.Object("status:string"),
 		"Statistics":   openapi.Object("name:string total_rollouts:integer total_attempts:integer total_spans:integer total_resources:integer total_workers:integer uptime:number"),
 		"Failure":      openapi.Object("detail:any error_type=:string traceback=:string request_id=:string"),
 		"ModelFailure": openapi.Object("error:object"),

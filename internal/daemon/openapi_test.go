@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentlightning/gateway"
 	"agentlightning/internal/daemon"
 	"agentlightning/storehttp"
 )
@@ -69,6 +70,12 @@ func TestOpenAPIMissesNothing(t *testing.T) {
 			t.Errorf("%s %s is not in the document", r.Method, r.Path)
 		}
 	}
+	for _, r := range gateway.Routes() {
+		method, path, _ := strings.Cut(r, " ")
+		if d.Paths[path][strings.ToLower(method)].Summary == "" && !(strings.HasSuffix(path, "/terminal") && method != "GET") {
+			t.Errorf("%s is not in the document", r)
+		}
+	}
 	ids := map[string]bool{}
 	for path, methods := range d.Paths {
 		for method, operation := range methods {
@@ -83,7 +90,7 @@ func TestOpenAPIMissesNothing(t *testing.T) {
 				t.Errorf("%s %s is described but not served: %d %.100s", method, path, status, body)
 			}
 		}
-		if last := path[strings.LastIndex(path, "/")+1:]; last == "latest" || last == "search" || path == storehttp.Prefix+"/rollouts/explain" {
+		if last := path[strings.LastIndex(path, "/")+1:]; last == "latest" || last == "search" || last == "terminal" || path == storehttp.Prefix+"/rollouts/explain" {
 			continue // with other methods these words are ids, described as such
 		}
 		// Methods that are served but not described answer something else than 405.

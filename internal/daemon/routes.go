@@ -45,11 +45,14 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 			return nil, errors.Join(fmt.Errorf("metrics of the queue: %w", err), proxy.Close())
 		}
 	}
-	shared := watched{kept, kept, proxy}
+	shared := watched{kept, kept, kept, proxy}
 	api := storehttp.NewHandler(access.Scoped(shared), storehttp.Config{Logger: c.Log("store"), Tokens: signer, PublicURL: c.PublicURL})
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
 	traces := otlp.NewHandler(kept, exports)
-	models := gateway.NewHandler(shared, c.Log("gateway"))
+	controlled, err := gateway.NewHandler(gateway.Config{Store: shared, Proxy: proxy, Calls: *c.Calls, Logger: c.Log("gateway")})
+	if err != nil {
+		return nil, errors.Join(err, proxy.Close())
+	}
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	pages := dashboard.Handler()
 	described, err := document()
@@ -66,7 +69,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 		case areaProxy:
 			proxy.ServeHTTP(w, r)
 		case areaGateway:
-			models.ServeHTTP(w, r)
+			controlled.ServeHTTP(w, r)
 		case areaMetrics:
 			metrics.ServeHTTP(w, r)
 		case areaDocument:
@@ -87,6 +90,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 type watched struct {
 	store.Store
 	store.EncodedSpans
+	store.ControlStore
 	proxy *llmproxy.Proxy
 }
 
@@ -136,16 +140,23 @@ func area(path string) string {
 		return areaDocument
 	case strings.HasPrefix(path, "/rollout/"), strings.HasPrefix(path, "/v1/"):
 		return areaProxy
-	case path == "/healthz", strings.HasPrefix(path, "/api/"):
+	case path == "/healthz", strings.HasPrefix(path, "/api/"), strings.HasPrefix(path, "/proxy/"):
 		return areaGateway
 	}
 	return areaPages
 }
 
-// open tells which requests need no token: health checks and the dashboard's files.
+// open tells which requests need no token: health checks, the dashboard's files,
+// and what the 1.0 protocol does not serve, which it says to everybody.
 func open(r *http.Request) bool {
-	path := r.URL.Path
-	return path == "/healthz" || path == storehttp.Prefix+"/health" || area(path) == areaPages
+	switch path := r.URL.Path; area(path) {
+	case areaGateway:
+		return path == "/healthz" || gateway.Template(r.Method, r.URL) == ""
+	case areaPages:
+		return true
+	default:
+		return path == storehttp.Prefix+"/health"
+	}
 }
 
 // namer returns what metrics call the path of a request: ids are replaced by
@@ -163,10 +174,7 @@ func namer() func(*http.Request) string {
 		case areaProxy:
 			return llmproxy.Template(r.URL)
 		case areaGateway:
-			if path == "/healthz" || path == "/api/models" {
-				return path
-			}
-			return "/api/{other}"
+			return cmp.Or(gateway.Template(r.Method, r.URL), "/api/{other}")
 		}
 		if path == "/" {
 			return path

@@ -171,7 +171,13 @@ func TestAttemptTokenOpensItsAttemptOnly(t *testing.T) {
 		{"POST", "/v1/agl/spans/next", ids(s.one), 200},
 		{"POST", "/v1/agl/spans/next/batch", `{"attempts":[` + ids(s.one) + `]}`, 200},
 		{"GET", "/v1/agl/spans" + query(s.one), "", 200},
-		{"POST", "/api/rollouts/" + s.one.RolloutID + "/attempt/" + s.one.AttemptID + "/events", "{}", 404}, // not served yet
+		{"POST", "/api/rollouts/" + s.one.RolloutID + "/attempt/" + s.one.AttemptID + "/events", `{"event_type":"x"}`, 200},
+		{"POST", "/proxy" + path(s.one) + "/mode/train/openai/v1/chat/completions", chat, 200},
+		{"POST", "/proxy" + path(s.other) + "/mode/train/openai/v1/chat/completions", chat, 403},
+		{"POST", "/proxy/pause", "{}", 403},
+		{"GET", "/proxy/state", "", 403},
+		{"GET", "/api/rollouts/" + s.one.RolloutID + "/events", "", 403},
+		{"GET", "/api/nothing", "", 404},
 		{"GET", "/healthz", "", 200},
 		{"GET", "/", "", 200},
 

@@ -40,9 +40,10 @@ func (d *Document) JSON() ([]byte, error) {
 		paths[o.Path][strings.ToLower(o.Method)] = o.json()
 	}
 	return json.MarshalIndent(object{
-		"openapi": "3.1.0",
-		"info":    object{"title": d.Title, "version": d.Version, "description": d.Description},
-		"paths":   paths,
+		"openapi":       "3.1.0",
+		"info":          object{"title": d.Title, "version": d.Version},
+		"x-description": d.Description,
+		"paths":         paths,
 		"security": []object{
 			{"bearer": []string{}}, {"apiKey": []string{}}, {"basic": []string{}},
 		},
