@@ -30,6 +30,16 @@ type Backend interface {
 	Close() error
 }
 
+// Recent is a power that a backend may have: to tell of what was written last
+// without a transaction. False means that the answer is not at hand. What is
+// told is as durable and as new as in a transaction.
+type Recent interface {
+	// RecentRollout returns a rollout with its latest attempt.
+	RecentRollout(id string) (agl.AttemptedRollout, bool)
+	// RecentSpans answers a query as [Reader] QuerySpans does.
+	RecentSpans(q store.SpanQuery) (store.Page[store.SpanJSON], bool)
+}
+
 // Reader reads one consistent state. Lookups of unknown keys return the zero
 // value and false, or leave the key out of the map.
 type Reader interface {

@@ -50,6 +50,7 @@ type Change struct {
 // Store implements [store.Store] over a backend. Use [New].
 type Store struct {
 	backend   Backend
+	recent    Recent // the backend, if it has this power
 	cfg       Config
 	log       *slog.Logger
 	started   time.Time
@@ -86,6 +87,7 @@ func New(b Backend, cfg Config) *Store {
 	if cfg.PollInterval == 0 {
 		s.sequences.block = sequenceBlock
 	}
+	s.recent, _ = b.(Recent)
 	background, stop := context.WithCancel(context.Background())
 	s.stop = stop
 	if cfg.HealthScanInterval > 0 {

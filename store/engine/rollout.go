@@ -130,14 +130,28 @@ func (s *Store) Rollout(ctx context.Context, rolloutID string) (agl.AttemptedRol
 	if err := s.checkHealth(ctx); err != nil {
 		return out, err
 	}
-	err := s.view(ctx, func(r Reader) (err error) {
-		if out.Rollout, err = rollout(r, rolloutID); err != nil {
-			return err
+	ro, ok := atHand(ctx, s, func(r Recent) (agl.AttemptedRollout, bool) { return r.RecentRollout(rolloutID) })
+	if ok {
+		return ro, nil
+	}
+	err := s.view(ctx, func(r Reader) error {
+		ro, known, err := r.Rollout(rolloutID)
+		if err == nil && !known {
+			err = unknownRollout(rolloutID)
 		}
-		out.Attempt, err = latestAttempt(r, rolloutID)
+		out = ro
 		return err
 	})
 	return out, err
+}
+
+// atHand asks the backend for what it has at hand.
+func atHand[T any](ctx context.Context, s *Store, ask func(Recent) (T, bool)) (out T, ok bool) {
+	if s.recent == nil || s.enter(ctx) != nil {
+		return out, false
+	}
+	defer s.life.RUnlock()
+	return ask(s.recent)
 }
 
 // QueryRollouts implements [store.RolloutStore].

@@ -270,5 +270,12 @@ func (s *Store) QueryEncodedSpans(ctx context.Context, q store.SpanQuery) (store
 	if err := checkPaging(&q.Paging, spanFields); err != nil {
 		return store.Page[store.SpanJSON]{}, err
 	}
-	return scannedQuery(ctx, s, q, Reader.QuerySpans)
+	if err := s.checkHealth(ctx); err != nil {
+		return store.Page[store.SpanJSON]{}, err
+	}
+	page, ok := atHand(ctx, s, func(r Recent) (store.Page[store.SpanJSON], bool) { return r.RecentSpans(q) })
+	if ok {
+		return page, nil
+	}
+	return query(ctx, s, q, Reader.QuerySpans)
 }

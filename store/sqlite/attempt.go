@@ -67,9 +67,7 @@ func (t *tx) LatestAttempts(rolloutIDs []string) (map[string]agl.Attempt, error)
 }
 
 func (t *tx) InsertAttempts(attempts []agl.Attempt) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for i := range attempts {
 		a := &attempts[i]
 		t.touch(a.RolloutID)
@@ -83,14 +81,13 @@ func (t *tx) InsertAttempts(attempts []agl.Attempt) error {
 			return fmt.Errorf("insert attempt %s: %w", a.AttemptID, err)
 		}
 		t.known.attempt(seq, a)
+		t.spansChanged(spanChange{rolloutID: a.RolloutID, attemptID: a.AttemptID, begun: true})
 	}
 	return nil
 }
 
 func (t *tx) UpdateAttempts(attempts []agl.Attempt) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for i := range attempts {
 		a := &attempts[i]
 		t.touch(a.RolloutID)
@@ -123,12 +120,11 @@ func (t *tx) updateAttempt(a *agl.Attempt) (int64, error) {
 }
 
 func (t *tx) DeleteAttempts(attempts []store.Attempted) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for _, a := range attempts {
 		t.touch(a.RolloutID)
 		t.known.forgetLatest(a.RolloutID)
+		t.spansChanged(spanChange{rolloutID: a.RolloutID})
 		if err := t.deleteAttempt(a); err != nil {
 			return fmt.Errorf("delete attempt %s: %w", a.AttemptID, err)
 		}

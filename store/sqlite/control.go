@@ -16,9 +16,8 @@ func (r reader) LastSpan(at store.Attempted, name string) (store.SpanJSON, bool,
 }
 
 func (t *tx) UpdateSpan(s store.EncodedSpan) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
+	t.spansChanged(spanChange{rolloutID: s.RolloutID})
 	rollout, err := t.seqOf(s.RolloutID)
 	if err != nil {
 		return fmt.Errorf("update span %s: %w", s.SpanID, err)
@@ -57,9 +56,7 @@ func (r reader) Completions(after int64, limit int) ([]string, int64, error) {
 }
 
 func (t *tx) AppendCompletion(rolloutID string) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	if _, err := t.c.exec(appendCompletion, rolloutID); err != nil {
 		return fmt.Errorf("log the end of rollout %s: %w", rolloutID, err)
 	}

@@ -9,20 +9,23 @@
 //
 // The database is in write-ahead mode. One goroutine owns the only connection
 // that writes. Calls of [Backend.Update] queue up; the writer runs all that wait
-// in one transaction, each behind a savepoint so that one that fails takes
-// nothing with it, and commits once. With [SyncFull] that is one fsync for the
-// whole group, which is what makes durability cheap under load. A caller is told
-// of success only after that fsync. With [SyncNormal] there is no fsync: what was
+// in one transaction and commits once; when one fails after it wrote, the others
+// run again without it. With [SyncFull] there is one fsync of the log for the
+// whole group, which is what makes durability cheap under load. It happens on a
+// goroutine of its own while the writer runs the next group. A caller is told of
+// success only after that fsync. With [SyncNormal] there is no fsync: what was
 // acknowledged survives the end of the process, and after a loss of power the
 // database is sound but may lack the last writes.
 //
 // [Backend.View] runs on connections of its own, each time in a snapshot that
-// holds everything acknowledged before; readers and the writer never wait for
-// each other. A third kind of connection moves the log into the database beside
+// holds everything acknowledged before. Readers do not wait for the writer, nor
+// it for them; with [SyncFull] a reader that saw a group whose fsync is under way
+// waits for that, so that nothing it tells of vanishes. A third kind of connection moves the log into the database beside
 // the writer, so that the log stays short and commits stay quick.
 //
 // The writer remembers the rollouts it dealt with last, so that most of what the
-// rules look at before they write needs no query.
+// rules look at before they write needs no query. What a group changed is kept at
+// hand for readers too, within bounds: rollouts, and the spans of new attempts.
 //
 // # What it does not do
 //

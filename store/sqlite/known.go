@@ -23,16 +23,12 @@ const (
 
 type knownRollout struct {
 	seq     int64
-	whole   bool // rollout is filled in
-	rollout agl.Rollout
+	whole   bool         // rollout is filled in
+	rollout *agl.Rollout // not changed but replaced, as latest is
 
 	latestKnown bool
 	latest      *agl.Attempt // nil when there is none
 	latestSeq   int64
-
-	// sequence is a number that the counter of spans is known to have reached,
-	// so that raising it to a lower one needs no look.
-	sequence int64
 }
 
 func newKnown() *known {
@@ -72,9 +68,9 @@ func (k *known) put(seq int64, ro *agl.Rollout) {
 	r := k.add(ro.RolloutID)
 	r.seq = seq
 	r.whole = len(ro.Input)+len(ro.Metadata) <= maxKnownBytes
-	r.rollout = agl.Rollout{}
+	r.rollout = nil
 	if r.whole {
-		r.rollout = engine.CloneRollout(ro)
+		r.rollout = new(engine.CloneRollout(ro))
 	}
 }
 

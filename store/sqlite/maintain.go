@@ -239,9 +239,7 @@ func Prune(ctx context.Context, cfg Config, ended time.Time, dry bool) (total Pr
 	}
 	err = b.Update(ctx, func(etx engine.Tx) error {
 		t := etx.(*tx)
-		if err := t.write(); err != nil {
-			return err
-		}
+		t.write()
 		_, err := t.c.exec(deleteAnswers, float64(time.Now().Unix()))
 		return err
 	})
@@ -275,11 +273,10 @@ func (t *tx) prune(seqs []int64, ids []string, dry bool) (Pruned, error) {
 		}
 		return p, err
 	}
-	if err := t.write(); err != nil {
-		return p, err
-	}
+	t.write()
 	for _, id := range ids {
 		t.touch(id)
+		t.spansChanged(spanChange{rolloutID: id})
 	}
 	for _, table := range []struct {
 		n                  *int64

@@ -21,9 +21,7 @@ func (r reader) Models() ([]agl.Model, error) {
 }
 
 func (t *tx) PutModels(models []agl.Model) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	if _, err := t.c.exec(deleteModels); err != nil {
 		return err
 	}

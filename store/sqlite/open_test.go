@@ -187,8 +187,7 @@ func TestLocked(t *testing.T) {
 
 // TestLockedByAnotherProcess finds the lock of a process, and that the lock
 // ends with it although the process cleaned nothing up.
-func TestLockedByAnotherProcess(t *testing.T) {
-	t.Parallel()
+func TestLockedByAnotherProcess(t *testing.T) { // not parallel, as TestCrash
 	path := filepath.Join(t.TempDir(), "agl.db")
 	child := exec.CommandContext(t.Context(), os.Args[0])
 	child.Env = append(os.Environ(), crashChild+"="+path, crashPoint+"="+string(killAnywhere))

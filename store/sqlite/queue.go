@@ -29,9 +29,7 @@ func (r reader) QueueFront() (agl.AttemptedRollout, bool, error) {
 }
 
 func (t *tx) Push(ids []string) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for _, id := range ids {
 		if err := t.push(pushQueue, id); err != nil {
 			return err
@@ -41,9 +39,7 @@ func (t *tx) Push(ids []string) error {
 }
 
 func (t *tx) PushFront(ids []string) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for _, id := range slices.Backward(ids) {
 		if err := t.push(pushQueueFront, id); err != nil {
 			return err
@@ -85,9 +81,7 @@ func (t *tx) Pop(n int) ([]string, error) {
 	if err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	if err := t.write(); err != nil {
-		return nil, err
-	}
+	t.write()
 	_, err = t.c.exec(popQueue, last)
 	return ids, err
 }

@@ -30,9 +30,7 @@ func (r reader) QueryResources(q store.ResourcesQuery) (store.Page[agl.Resources
 }
 
 func (t *tx) PutResources(u agl.ResourcesUpdate) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	_, err := t.c.exec(putResources, u.ResourcesID, u.CreateTime, u.UpdateTime, int64(u.Version),
 		string(u.Resources.AppendJSON(nil)))
 	if err != nil {

@@ -19,7 +19,7 @@ func (r reader) Rollout(id string) (agl.AttemptedRollout, bool, error) { return 
 // Rollout answers from what the writer remembers.
 func (t *tx) Rollout(id string) (agl.AttemptedRollout, bool, error) {
 	if r := t.known.get(id); r != nil && r.whole && r.latestKnown {
-		out := agl.AttemptedRollout{Rollout: engine.CloneRollout(&r.rollout)}
+		out := agl.AttemptedRollout{Rollout: engine.CloneRollout(r.rollout)}
 		if r.latest != nil {
 			out.Attempt = new(engine.CloneAttempt(r.latest))
 		}
@@ -128,7 +128,7 @@ func (t *tx) Rollouts(ids []string) (map[string]agl.Rollout, error) {
 	var rest []string
 	for _, id := range ids {
 		if r := t.known.get(id); r != nil && r.whole {
-			out[id] = engine.CloneRollout(&r.rollout)
+			out[id] = engine.CloneRollout(r.rollout)
 		} else {
 			rest = append(rest, id)
 		}
@@ -160,9 +160,7 @@ func (t *tx) seqOf(rolloutID string) (int64, error) {
 }
 
 func (t *tx) InsertRollouts(rollouts []agl.Rollout) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for i := range rollouts {
 		r := &rollouts[i]
 		t.touch(r.RolloutID)
@@ -177,9 +175,7 @@ func (t *tx) InsertRollouts(rollouts []agl.Rollout) error {
 }
 
 func (t *tx) UpdateRollouts(rollouts []agl.Rollout) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for i := range rollouts {
 		r := &rollouts[i]
 		t.touch(r.RolloutID)
@@ -196,7 +192,7 @@ func (t *tx) UpdateRollouts(rollouts []agl.Rollout) error {
 }
 
 func (t *tx) updateRollout(seq int64, r *agl.Rollout) error {
-	if k := t.known.get(r.RolloutID); k.whole && onlyMoved(&k.rollout, r) {
+	if k := t.known.get(r.RolloutID); k.whole && onlyMoved(k.rollout, r) {
 		_, err := t.c.exec(moveRollout, string(r.Status), orNull(r.EndTime), seq)
 		return err
 	}

@@ -26,9 +26,7 @@ func (r reader) Runs(limit int) ([]agl.Run, error) {
 }
 
 func (t *tx) InsertRun(r agl.Run) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	if _, err := t.c.exec(insertRun, runArgs(&r)...); err != nil {
 		return fmt.Errorf("insert run %s: %w", r.RunID, err)
 	}
@@ -36,9 +34,7 @@ func (t *tx) InsertRun(r agl.Run) error {
 }
 
 func (t *tx) UpdateRun(r agl.Run) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	n, err := t.c.exec(updateRun, runArgs(&r)...)
 	if err == nil && n == 0 {
 		err = errMissing
@@ -77,9 +73,7 @@ func (r reader) StepMetrics(runID string, after int) ([]agl.StepMetrics, error) 
 }
 
 func (t *tx) PutStepMetrics(runID string, metrics []agl.StepMetrics) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for _, m := range metrics {
 		if _, err := t.c.exec(putStepMetrics, runID, int64(m.Step), m.Time, formatValues(m.Values)); err != nil {
 			return fmt.Errorf("put metrics of run %s, step %d: %w", runID, m.Step, err)
@@ -129,9 +123,7 @@ func (r reader) LatestCheckpoint(runID string) (agl.Checkpoint, bool, error) {
 }
 
 func (t *tx) PutCheckpoint(runID string, c agl.Checkpoint) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	_, err := t.c.exec(putCheckpoint, runID, int64(c.Step), c.Time, c.Path, orNull(c.Score), rawOrNull(c.State))
 	if err != nil {
 		return fmt.Errorf("put checkpoint of run %s, step %d: %w", runID, c.Step, err)

@@ -3,9 +3,7 @@ package sqlite
 import "fmt"
 
 func (t *tx) Secret(name string, fresh []byte) ([]byte, error) {
-	if err := t.write(); err != nil {
-		return nil, err
-	}
+	t.write()
 	var value []byte
 	_, err := t.c.one(func(r row) error {
 		value, _ = r[0].([]byte)

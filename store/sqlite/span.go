@@ -31,9 +31,7 @@ func (r reader) QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error
 }
 
 func (t *tx) InsertSpans(spans []store.EncodedSpan) ([]bool, error) {
-	if err := t.write(); err != nil {
-		return nil, err
-	}
+	t.write()
 	stored := make([]bool, len(spans))
 	for i := range spans {
 		s := &spans[i]
@@ -46,7 +44,9 @@ func (t *tx) InsertSpans(spans []store.EncodedSpan) ([]bool, error) {
 		if err != nil {
 			return nil, fmt.Errorf("insert span %s: %w", s.SpanID, err)
 		}
-		stored[i] = n > 0
+		if stored[i] = n > 0; stored[i] {
+			t.spansChanged(spanChange{rolloutID: s.RolloutID, added: s})
+		}
 	}
 	return stored, nil
 }

@@ -190,7 +190,4 @@ const (
 	beginWrite = `BEGIN IMMEDIATE`
 	commit     = `COMMIT`
 	rollback   = `ROLLBACK`
-	savepoint  = `SAVEPOINT call`
-	release    = `RELEASE call`
-	rollbackTo = `ROLLBACK TO call`
 )

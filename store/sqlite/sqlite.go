@@ -12,6 +12,7 @@ import (
 	"sync"
 	"time"
 
+	agl "agentlightning"
 	"agentlightning/store"
 	"agentlightning/store/engine"
 )
@@ -84,6 +85,7 @@ type Backend struct {
 	// writer and checkpointer each own a goroutine that Close waits for.
 	writer       *writer
 	checkpointer *checkpointer
+	log          *os.File // the write-ahead log, to flush it; nil until then
 
 	// slots holds one entry for each reader; a nil entry is a connection that
 	// was not needed yet.
@@ -94,7 +96,10 @@ type Backend struct {
 	closeErr  error
 }
 
-var _ engine.Backend = (*Backend)(nil)
+var (
+	_ engine.Backend = (*Backend)(nil)
+	_ engine.Recent  = (*Backend)(nil)
+)
 
 // Open opens or creates the database of cfg and makes this process its only
 // user until Close. An error is one line that says what to do.
@@ -145,10 +150,13 @@ func (b *Backend) open(ctx context.Context) error {
 	}
 	left.report(b.cfg.Logger, b.cfg.Path)
 	b.checkpointer = newCheckpointer(beside, b.cfg.Logger)
-	b.writer = newWriter(c, b.checkpointer.tidy)
+	b.writer = newWriter(c, b.flush(), b.checkpointer.tidy)
 	b.writer.onCommit = b.cfg.OnCommit
 	go b.checkpointer.run()
 	go b.writer.run()
+	if b.writer.sync != nil {
+		go b.writer.sync.run()
+	}
 	for range b.cfg.Readers {
 		b.slots <- nil
 	}
@@ -159,14 +167,14 @@ func (b *Backend) pragmas(cacheBytes int64) []string {
 	return []string{
 		"busy_timeout = 10000",
 		fmt.Sprintf("cache_size = -%d", max(cacheBytes>>10, 64)),
-		"temp_store = MEMORY", // the journals of savepoints, small and often
+		"temp_store = MEMORY", // sorting, mostly
 	}
 }
 
 func (b *Backend) writerPragmas() []string {
 	return []string{
 		"journal_mode = WAL",
-		"synchronous = " + string(b.cfg.Sync),
+		"synchronous = NORMAL",   // what full adds to it is done by the syncer
 		"wal_autocheckpoint = 0", // the checkpointer does it
 		"journal_size_limit = 67108864",
 	}
@@ -188,7 +196,21 @@ func (b *Backend) View(ctx context.Context, f func(engine.Reader) error) error {
 	// Nothing was written, so this ends the snapshot and cannot fail in a way
 	// that matters to the caller.
 	defer func() { _, _ = c.exec(rollback) }()
-	return classify(f(reader{c}))
+	err = classify(f(reader{c}))
+	if b.writer.sync != nil {
+		b.writer.sync.await() // what was read is not to vanish
+	}
+	return err
+}
+
+// RecentRollout implements [engine.Recent].
+func (b *Backend) RecentRollout(id string) (agl.AttemptedRollout, bool) {
+	return b.writer.recent.rollout(id)
+}
+
+// RecentSpans implements [engine.Recent].
+func (b *Backend) RecentSpans(q store.SpanQuery) (store.Page[store.SpanJSON], bool) {
+	return b.writer.recent.query(&q)
 }
 
 // acquire takes a reader's connection, opening it the first time.
@@ -233,7 +255,7 @@ func (b *Backend) Close() error {
 		close(b.closing)
 		b.writer.stop()
 		b.checkpointer.stop()
-		var errs []error
+		errs := []error{b.closeLog()}
 		for range b.cfg.Readers {
 			if c := <-b.slots; c != nil {
 				errs = append(errs, c.close())

@@ -13,12 +13,11 @@ type tx struct {
 	reader
 
 	dirty bool    // the current function has written
-	guard bool    // a savepoint must protect what earlier functions wrote
-	saved bool    // the savepoint of the current function is open
 	now   float64 // the latest time that Answer was asked for
 
 	known   *known
 	touched []string // rollouts written to: forgotten when the writes are undone
+	spans   []spanChange
 }
 
 var (
@@ -26,28 +25,32 @@ var (
 	_ engine.Tx     = (*tx)(nil)
 )
 
-// write is called before anything is written. The savepoint is opened here and
-// not when the function starts, since functions that only read or that refuse
-// their request are common.
-func (t *tx) write() error {
-	if t.guard && !t.saved {
-		if _, err := t.c.exec(savepoint); err != nil {
-			return err
-		}
-		t.saved = true
-	}
-	t.dirty = true
-	return nil
-}
+// write is called before anything is written.
+func (t *tx) write() { t.dirty = true }
 
-// touch notes that what is known of a rollout may have to be forgotten.
+// spansChanged notes what happens to the spans of a rollout.
+func (t *tx) spansChanged(c spanChange) { t.spans = append(t.spans, c) }
+
+// touch notes that what is known of a rollout changes, and may have to be
+// forgotten.
 func (t *tx) touch(rolloutID string) { t.touched = append(t.touched, rolloutID) }
 
-// forget drops what is remembered of writes that are undone: all after the first
-// n touched rollouts.
-func (t *tx) forget(n int) {
-	t.known.forget(t.touched[n:])
-	t.touched = t.touched[:n]
+// forget drops what is remembered of writes that are undone.
+func (t *tx) forget() {
+	t.known.forget(t.touched)
+	t.touched, t.spans = t.touched[:0], nil
+}
+
+// changed returns what became of the rollouts that were touched.
+func (t *tx) changed() []recentRollout {
+	out := make([]recentRollout, len(t.touched))
+	for i, id := range t.touched {
+		out[i].id = id
+		if r := t.known.get(id); r != nil && r.whole && r.latestKnown {
+			out[i].rollout, out[i].latest = r.rollout, r.latest
+		}
+	}
+	return out
 }
 
 func (r reader) Counts() (store.Statistics, error) {

@@ -28,9 +28,7 @@ func (r reader) QueryWorkers(q store.WorkerQuery) (store.Page[agl.Worker], error
 }
 
 func (t *tx) PutWorkers(workers []agl.Worker) error {
-	if err := t.write(); err != nil {
-		return err
-	}
+	t.write()
 	for i := range workers {
 		w := &workers[i]
 		_, err := t.c.exec(putWorker, w.WorkerID, string(w.Status), rawOrNull(w.HeartbeatStats),

@@ -26,10 +26,15 @@ const idleAfter = 200 * time.Millisecond
 // writer owns the only connection that writes. Callers queue their functions;
 // the writer runs those that wait inside one transaction and commits once, so
 // that one fsync serves them all. There is no delay to collect more: a group is
-// what arrived while the group before was being made durable.
+// what arrived while the group before was being made durable. That happens on
+// another goroutine, while the writer runs the functions of the next group.
 type writer struct {
 	c *conn
 	t *tx
+	// sync makes groups durable; nil when a commit is enough.
+	sync *syncer
+	// recent is told of what every group changed.
+	recent *recent
 	// tidy is called on the writer's goroutine after every group, and once
 	// with true when nothing has been queued for a while.
 	tidy func(c *conn, idle bool)
@@ -63,12 +68,17 @@ const (
 	callAbandoned
 )
 
-func newWriter(c *conn, tidy func(c *conn, idle bool)) *writer {
-	t := &tx{reader: reader{c}, known: newKnown()}
-	return &writer{
-		c: c, t: t, tidy: tidy,
+// newWriter returns a writer that makes what it commits durable by flush, or is
+// content with the commit when that is nil.
+func newWriter(c *conn, flush func() error, tidy func(c *conn, idle bool)) *writer {
+	w := &writer{
+		c: c, t: &tx{reader: reader{c}, known: newKnown()}, recent: newRecent(), tidy: tidy,
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
+	if flush != nil {
+		w.sync = newSyncer(flush, w.answer)
+	}
+	return w
 }
 
 // update queues f and waits until it is durable.
@@ -107,13 +117,16 @@ func (w *writer) signal() {
 	}
 }
 
-// stop lets the queued calls finish and waits for the goroutine.
+// stop lets the queued calls finish and waits for the goroutines.
 func (w *writer) stop() {
 	w.mu.Lock()
 	w.closed = true
 	w.mu.Unlock()
 	w.signal()
 	<-w.done
+	if w.sync != nil {
+		w.sync.stop()
+	}
 }
 
 // run is the writer's goroutine; it ends after stop.
@@ -172,79 +185,153 @@ func (w *writer) next() *call {
 	return nil
 }
 
+// group is a transaction in the making.
+type group struct {
+	began     time.Time
+	calls     []*call // that were started
+	inside    []*call // those that the transaction holds
+	dirty     bool    // one of them has written
+	turn      bool    // the syncer waits for this group
+	committed time.Time
+	number    int64 // of the commit, for the syncer
+	changed   []recentRollout
+	spans     []spanChange
+}
+
 // group runs the calls that wait, and those that arrive meanwhile, in one
-// transaction, and wakes their owners.
+// transaction, and has their owners told once it is durable.
 func (w *writer) group() {
-	var calls []*call
-	began := time.Now()
-	err := w.transaction(func() *call {
-		if len(calls) == maxGroup || len(calls) > 0 && time.Since(began) > maxGroupTime {
-			return nil
-		}
-		c := w.next()
-		if c != nil {
-			calls = append(calls, c)
-		}
-		return c
-	})
-	if err != nil && len(calls) == 0 {
+	g := &group{began: time.Now()}
+	err := w.transaction(g, func() *call { return w.collect(g) })
+	if err == nil {
+		return
+	}
+	if len(g.calls) == 0 {
 		if c := w.next(); c != nil {
-			calls = append(calls, c)
+			g.calls = append(g.calls, c)
 		}
 	}
-	for _, c := range calls {
-		switch {
-		case err == nil:
-		case len(calls) == 1:
+	for _, c := range g.calls {
+		// One of them may have filled the disk; alone, each gets the answer
+		// that is its own.
+		if len(g.calls) > 1 {
+			one := c
+			alone := &group{began: time.Now()}
+			err = w.transaction(alone, func() *call {
+				next := one
+				one = nil
+				return next
+			})
+		}
+		if err != nil {
 			c.err = err
-		default:
-			// One of them may have filled the disk; alone, each gets the
-			// answer that is its own.
-			if err := w.transaction(once(c)); err != nil {
-				c.err = err
+			close(c.ended)
+		}
+	}
+}
+
+// collect returns the next call of a group, nil when it is time to commit: no
+// other call waits, and the group before is durable.
+func (w *writer) collect(g *group) *call {
+	for {
+		full := len(g.calls) == maxGroup || len(g.calls) > 0 && time.Since(g.began) > maxGroupTime
+		if !full {
+			if c := w.next(); c != nil {
+				return c
 			}
 		}
-	}
-	for _, c := range calls {
-		close(c.ended)
+		switch {
+		case w.sync == nil || g.turn:
+			return nil
+		case full:
+			<-w.sync.free
+			g.turn = true
+			return nil
+		}
+		select {
+		case <-w.sync.free:
+			g.turn = true
+		case <-w.wake:
+		}
 	}
 }
 
-func once(c *call) func() *call {
-	return func() *call {
-		next := c
-		c = nil
-		return next
-	}
-}
-
-// transaction runs the calls that next returns, until it returns nil, and
-// commits. The outcome of each is in its err; an error of transaction means
-// that nothing of any of them is stored.
-func (w *writer) transaction(next func() *call) error {
+// transaction runs the calls that next returns, until it returns nil, commits,
+// and sees to it that their owners are told. The outcome of each is in its err;
+// an error of transaction means that nothing of any of them is stored, and that
+// nobody is told.
+func (w *writer) transaction(g *group, next func() *call) error {
 	t := w.t
 	*t = tx{reader: t.reader, known: t.known, touched: t.touched[:0]}
 	_, err := w.c.exec(beginWrite)
-	calls := 0
-	for ; err == nil; calls++ {
+	for err == nil {
 		c := next()
 		if c == nil {
 			break
 		}
-		err = w.call(c)
+		g.calls = append(g.calls, c)
+		if c.err = c.ctx.Err(); c.err == nil {
+			err = w.call(g, c)
+		}
+	}
+	if w.sync != nil && !g.turn {
+		<-w.sync.free
+		g.turn = true
 	}
 	if err == nil {
-		began := time.Now()
-		_, err = w.c.exec(commit)
-		if err == nil && w.onCommit != nil {
-			w.onCommit(calls, time.Since(began))
-		}
+		err = w.commit(g)
 	}
 	if err != nil {
 		w.rollback()
-		t.forget(0)
+		t.forget()
+		if w.sync != nil {
+			w.sync.free <- struct{}{}
+		}
 	}
 	return classify(err)
+}
+
+// commit ends the transaction and hands the group over.
+func (w *writer) commit(g *group) error {
+	durable := w.sync == nil || !g.dirty
+	if !durable {
+		if err := w.sync.begin(g); err != nil {
+			return err
+		}
+	}
+	g.committed = time.Now()
+	if _, err := w.c.exec(commit); err != nil {
+		if !durable {
+			w.sync.reach(g.number)
+		}
+		return err
+	}
+	g.changed, g.spans = w.t.changed(), w.t.spans
+	if !durable {
+		w.sync.work <- g
+		return nil
+	}
+	if w.sync != nil {
+		w.sync.free <- struct{}{}
+	}
+	w.answer(g, nil)
+	return nil
+}
+
+// answer tells the owners of a group's calls what became of it.
+func (w *writer) answer(g *group, err error) {
+	if err == nil {
+		w.recent.put(g.changed, g.spans)
+		if w.onCommit != nil {
+			w.onCommit(len(g.calls), time.Since(g.committed))
+		}
+	}
+	for _, c := range g.calls {
+		if err != nil {
+			c.err = err
+		}
+		close(c.ended)
+	}
 }
 
 // rollback leaves the transaction. After a full disk or a failed write SQLite
@@ -253,34 +340,35 @@ func (w *writer) rollback() { _, _ = w.c.exec(rollback) }
 
 // call runs one function. Its own failure goes to c.err and leaves no trace in
 // the transaction; an error of call means that the transaction is lost.
-func (w *writer) call(c *call) error {
-	t := w.t
-	touched := len(t.touched)
-	t.dirty, t.saved = false, false
-	if c.err = c.ctx.Err(); c.err != nil {
-		return nil //nolint:nilerr // it is the caller's, not the transaction's
-	}
-	c.err = classify(protect(t, c.f))
+func (w *writer) call(g *group, c *call) error {
+	w.t.dirty = false
+	c.err = classify(protect(w.t, c.f))
 	if c.err == nil {
-		t.guard = t.guard || t.dirty
-		if !t.saved {
-			return nil
-		}
-		_, err := w.c.exec(release)
+		g.inside = append(g.inside, c)
+		g.dirty = g.dirty || w.t.dirty
+		return nil
+	}
+	if !w.t.dirty {
+		return nil
+	}
+	return w.again(g)
+}
+
+// again runs the calls of a transaction once more, without the one that failed
+// after it had written. That is rare; a savepoint for each call, which would
+// spare it, took a sixth of the writer's time.
+func (w *writer) again(g *group) error {
+	w.rollback()
+	w.t.forget()
+	calls := g.inside
+	g.inside, g.dirty = nil, false
+	if _, err := w.c.exec(beginWrite); err != nil {
 		return err
 	}
-	t.forget(touched)
-	if t.saved {
-		if _, err := w.c.exec(rollbackTo); err != nil {
+	for _, c := range calls {
+		if err := w.call(g, c); err != nil {
 			return err
 		}
-		_, err := w.c.exec(release)
-		return err
-	}
-	if t.dirty { // the first to write, so there is nothing of others to keep
-		w.rollback()
-		_, err := w.c.exec(beginWrite)
-		return err
 	}
 	return nil
 }

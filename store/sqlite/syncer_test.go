@@ -1,0 +1,170 @@
+package sqlite
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	agl "agentlightning"
+	"agentlightning/store"
+	"agentlightning/store/engine"
+)
+
+// held replaces the flush of a database by one that tells when it is called and
+// waits for its outcome.
+func held(b *Backend) (called chan struct{}, outcome chan error) {
+	called, outcome = make(chan struct{}), make(chan error)
+	b.writer.sync.flush = func() error {
+		called <- struct{}{}
+		return <-outcome
+	}
+	return called, outcome
+}
+
+// TestDurableFirst holds a group back before it is on the disk: nobody is told of
+// it, not even by a read, and meanwhile the functions of the next group run.
+func TestDurableFirst(t *testing.T) {
+	t.Parallel()
+	b := openTest(t, Config{})
+	called, outcome := held(b)
+	answers, reads, ran := make(chan error, 2), make(chan []string, 1), make(chan struct{})
+	go func() { answers <- b.Update(t.Context(), insert("a")) }()
+	<-called
+	go func() {
+		answers <- b.Update(t.Context(), func(tx engine.Tx) error {
+			close(ran)
+			return insert("b")(tx)
+		})
+	}()
+	<-ran
+	viewed := make(chan struct{})
+	go func() {
+		var ids []string
+		err := b.View(t.Context(), func(r engine.Reader) error {
+			defer close(viewed)
+			page, err := r.QueryRollouts(store.RolloutQuery{})
+			for _, ro := range page.Items {
+				ids = append(ids, ro.RolloutID)
+			}
+			return err
+		})
+		if err != nil {
+			t.Error(err)
+		}
+		reads <- ids
+	}()
+	<-viewed
+	if _, ok := b.RecentRollout("a"); ok {
+		t.Error("a rollout is at hand that is not on the disk")
+	}
+	select {
+	case err := <-answers:
+		t.Fatalf("Update() = %v before it was on the disk", err)
+	case ids := <-reads:
+		t.Fatalf("a read saw %q before it was on the disk", ids)
+	default:
+	}
+	outcome <- nil
+	if err := <-answers; err != nil {
+		t.Errorf("Update() = %v", err)
+	}
+	if diff := cmp.Diff([]string{"a"}, <-reads); diff != "" {
+		t.Errorf("what a read saw (-want +got):\n%s", diff)
+	}
+	<-called
+	outcome <- nil
+	if err := <-answers; err != nil {
+		t.Errorf("Update() of the next group = %v", err)
+	}
+	b.writer.sync.flush = func() error { return nil } // for Close
+}
+
+// TestFlushFails has the disk fail: whoever waits is told, and nobody is let on
+// to what may be lost.
+func TestFlushFails(t *testing.T) {
+	t.Parallel()
+	b := openTest(t, Config{})
+	called, outcome := held(b)
+	answers := make(chan error, 2)
+	go func() { answers <- b.Update(t.Context(), insert("a")) }()
+	<-called
+	go func() { answers <- b.Update(t.Context(), insert("b")) }()
+	outcome <- errors.New("broken disk")
+	for range 2 {
+		if err := <-answers; err == nil || !strings.Contains(err.Error(), "broken disk") {
+			t.Errorf("Update() = %v, want the error of the disk", err)
+		}
+	}
+	if err := b.Update(t.Context(), insert("c")); err == nil || !strings.Contains(err.Error(), "start the server again") {
+		t.Errorf("Update() later = %v, want what to do", err)
+	}
+	if err := b.View(t.Context(), func(r engine.Reader) error { _, err := r.QueueLength(); return err }); err != nil {
+		t.Errorf("View() = %v, want reading to go on", err)
+	}
+}
+
+// TestRecentIsBounded adds more than is held: the oldest goes, the newest is
+// there, and what is asked for is the same as from the database.
+func TestRecentIsBounded(t *testing.T) {
+	t.Parallel()
+	b := openTest(t, Config{Sync: SyncNormal})
+	const rollouts, spans = 40, 20
+	text := strings.Repeat("x", 45_000) // 36 MB in all, 900 kB an attempt
+	for i := range rollouts {
+		id := fmt.Sprint("ro-", i)
+		err := b.Update(t.Context(), func(tx engine.Tx) error {
+			if err := insert(id)(tx); err != nil {
+				return err
+			}
+			if err := tx.InsertAttempts([]agl.Attempt{{RolloutID: id, AttemptID: "at", SequenceID: 1}}); err != nil {
+				return err
+			}
+			for n := range spans {
+				span := agl.Span{RolloutID: id, AttemptID: "at", SpanID: fmt.Sprint(n), SequenceID: int64(spans - n), Name: text}
+				if _, err := tx.InsertSpans(encode(span)); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := b.writer.recent
+	if r.bytes > maxRecentBytes || r.bytes < maxRecentBytes/2 {
+		t.Errorf("%d bytes are held, want close to %d", r.bytes, maxRecentBytes)
+	}
+	latest := agl.LatestAttempt
+	q := store.SpanQuery{RolloutID: "ro-0", AttemptID: &latest, Paging: store.Paging{SortBy: "sequence_id", Limit: 3, Offset: 2}}
+	if _, ok := b.RecentSpans(q); ok {
+		t.Error("the spans of the oldest rollout are still held")
+	}
+	q.RolloutID = fmt.Sprint("ro-", rollouts-1)
+	got, ok := b.RecentSpans(q)
+	if !ok {
+		t.Fatal("the spans of the newest rollout are not held")
+	}
+	err := b.View(t.Context(), func(r engine.Reader) error {
+		want, err := r.QuerySpans(q)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("spans (-database +at hand):\n%.2000s", diff)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Update(t.Context(), func(tx engine.Tx) error {
+		return tx.DeleteAttempts([]store.Attempted{{RolloutID: q.RolloutID, AttemptID: "at"}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if page, ok := b.RecentSpans(q); ok {
+		t.Errorf("%d spans are held of an attempt that is gone", page.Total)
+	}
+}
