@@ -203,3 +203,48 @@ func FuzzSpan(f *testing.F) {
 		}
 	})
 }
+
+// FuzzEntities reads any text as what the protocol passes around beside spans:
+// what was read once is written the same for ever.
+func FuzzEntities(f *testing.F) {
+	for _, seed := range []string{
+		`{"rollout_id":"r","input":{"a":1.0},"start_time":1,"status":"queuing","config":{"max_attempts":2,"retry_condition":["failed"]},"metadata":{}}`,
+		`{"rollout_id":"r","input":null,"start_time":1,"status":"running","attempt":{"rollout_id":"r","attempt_id":"a","sequence_id":1,"start_time":1,"status":"running"}}`,
+		`{"worker_id":"w","status":"busy","heartbeat_stats":{"cpu":0.5},"last_busy_time":2}`,
+		`{"resources_id":"rs","create_time":1,"update_time":1,"version":1,"resources":{"m":{"resource_type":"llm","endpoint":"http://x","model":"m","sampling_parameters":{"t":1}}}}`,
+		`{"resources_id":"rs","create_time":1,"update_time":1,"version":1,"resources":{"p":{"resource_type":"prompt_template","template":"{x}","engine":"jinja"}}}`,
+	} {
+		for kind := range uint8(5) {
+			f.Add(kind, []byte(seed))
+		}
+	}
+	f.Fuzz(func(t *testing.T, kind uint8, src []byte) {
+		fresh := func() any {
+			switch kind % 5 {
+			case 0:
+				return new(agl.Rollout)
+			case 1:
+				return new(agl.AttemptedRollout)
+			case 2:
+				return new(agl.Attempt)
+			case 3:
+				return new(agl.Worker)
+			}
+			return new(agl.ResourcesUpdate)
+		}
+		v, again := fresh(), fresh()
+		if json.Unmarshal(src, v) != nil {
+			return
+		}
+		text, err := json.Marshal(v)
+		if err != nil {
+			t.Fatalf("%q was read as %T and cannot be written: %v", src, v, err)
+		}
+		if err := json.Unmarshal(text, again); err != nil {
+			t.Fatalf("%q is written as %q, which does not read back: %v", src, text, err)
+		}
+		if got, err := json.Marshal(again); err != nil || string(got) != string(text) {
+			t.Fatalf("%q is written as %q, then as %q, %v", src, text, got, err)
+		}
+	})
+}

@@ -90,3 +90,27 @@ func FuzzOpen(f *testing.F) {
 		}
 	})
 }
+
+// FuzzPresented reads header fields as they come: no token is made of nothing,
+// and what clients send is found again.
+func FuzzPresented(f *testing.F) {
+	for _, seed := range []string{"Bearer secret", "bearer  x", "Basic YWdsOnNlY3JldA==", "Basic YWdsOg==", "Basic !", "Bearer", "", "Digest a:b"} {
+		f.Add(seed, "")
+		f.Add(seed, "key")
+	}
+	signer := access.NewSigner("server token", []byte("secret"))
+	guard := access.NewGuard("server token", signer)
+	f.Fuzz(func(t *testing.T, authorization, apiKey string) {
+		tokens := access.Presented(authorization, apiKey)
+		if apiKey != "" && (len(tokens) == 0 || tokens[len(tokens)-1] != apiKey) {
+			t.Errorf("Presented(%q, %q) = %q", authorization, apiKey, tokens)
+		}
+		full := false
+		for _, token := range tokens {
+			full = full || token == "server token"
+		}
+		if _, ok, _ := guard.Admit(tokens, time.Unix(0, 0)); ok != full {
+			t.Errorf("%q, %q: admitted %t, want %t", authorization, apiKey, ok, full)
+		}
+	})
+}

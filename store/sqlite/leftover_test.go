@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"context"
+	"encoding/binary"
 	"fmt"
 	"log/slog"
 	"os"
@@ -203,5 +204,52 @@ func TestLogThatBeganAnew(t *testing.T) {
 	}
 	if err := c.close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// FuzzLeftover reads any bytes as the log of a database: nothing breaks, and it
+// counts no more commits than there is room for.
+func FuzzLeftover(f *testing.F) {
+	log := smallLog()
+	for _, seed := range [][]byte{log, log[:len(log)-9], log[:40], log[:31], nil} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, log []byte) {
+		l := leftover{bytes: int64(len(log)), broken: -1}
+		if err := l.read(bytes.NewReader(log)); err != nil {
+			t.Errorf("read = %v", err)
+		}
+		if most := len(log) / (frameHeader + 512); l.commits < 0 || l.lost < 0 || l.commits+l.lost > most || l.broken >= max(l.bytes, 1) {
+			t.Errorf("%d bytes are read as %+v", len(log), l)
+		}
+	})
+}
+
+// smallLog is a log of three frames, of which one commits, with the smallest pages that there are.
+func smallLog() []byte {
+	const page = 512
+	put := binary.BigEndian.AppendUint32
+	log := put(put(put(put(nil, logMagic), 3007000), page), 0)
+	log = append(log, "saltsalt"...)
+	sums := checksum{order: binary.LittleEndian}
+	sums.add(log)
+	log = put(put(log, sums.s0), sums.s1)
+	for n := range uint32(3) {
+		commit := n % 2 // the second ends a transaction
+		frame := append(put(put(nil, n+1), commit*2), "saltsalt"...)
+		content := bytes.Repeat([]byte{byte(n)}, page)
+		sums.add(frame[:8])
+		sums.add(content)
+		log = append(append(log, put(put(frame, sums.s0), sums.s1)...), content...)
+	}
+	return log
+}
+
+func TestSmallLog(t *testing.T) {
+	t.Parallel()
+	log := smallLog()
+	l := leftover{bytes: int64(len(log)), broken: -1}
+	if err := l.read(bytes.NewReader(log)); err != nil || l.commits != 1 || l.broken >= 0 || l.lost != 0 {
+		t.Errorf("read = %+v, %v, want one commit", l, err)
 	}
 }
