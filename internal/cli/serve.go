@@ -68,7 +68,7 @@ func newServe(name string) *cobra.Command {
 	f.StringVar(&o.authToken, "auth-token", "", "token that every request must carry")
 	f.BoolVar(&o.insecure, "insecure", false, "listen on a public address without a token")
 	f.DurationVar(&o.scan, "health-scan-interval", 10*time.Second, "at most how often attempts are checked for time-outs; 0s checks before every call that depends on it")
-	f.StringVar(&o.tlsCert, "tls-cert", "", "file with a certificate (PEM); with --tls-key the port speaks TLS")
+	f.StringVar(&o.tlsCert, "tls-cert", "", "file with a certificate (PEM); with --tls-key the port speaks TLS; a renewed one is taken up without a restart")
 	f.StringVar(&o.tlsKey, "tls-key", "", "file with the key of the certificate (PEM)")
 	f.Var(&o.maxBody, "max-body", "most bytes of a request's body, such as 64MiB; 0 leaves it to each protocol")
 	f.StringVar(&o.publicURL, "public-url", "", "address by which agents reach the server, named in resources and printed links; by default the one that is listened on")

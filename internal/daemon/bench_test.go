@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -31,7 +32,7 @@ func BenchmarkObserve(b *testing.B) {
 	p := pace{}.withDefaults()
 	for name, h := range map[string]http.Handler{
 		"bare":     answer,
-		"observed": observe(withLimits(answer, 1<<20, p), m, namer(), p, slog.New(slog.DiscardHandler)),
+		"observed": observe(withLimits(answer, 1<<20, p, new(atomic.Int64)), m, namer(), p, slog.New(slog.DiscardHandler)),
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -41,7 +41,7 @@ type Config struct {
 	// dashboard's files; empty asks for none.
 	AuthToken string
 	// TLSCert and TLSKey are files in PEM with which the port speaks TLS; both or
-	// neither.
+	// neither. When they change, connections made later get what they hold then.
 	TLSCert, TLSKey string
 	// Insecure permits a public address without a token.
 	Insecure bool
@@ -184,11 +184,11 @@ func listen(ctx context.Context, address, flag string) (net.Listener, error) {
 func (s *Server) assemble(ctx context.Context) (err error) {
 	c := s.config
 	if c.TLSCert != "" {
-		pair, err := tls.LoadX509KeyPair(c.TLSCert, c.TLSKey)
+		pair, err := loadCertificate(c.TLSCert, c.TLSKey, c.pace.certificate, c.Logger)
 		if err != nil {
-			return fmt.Errorf("--tls-cert %s, --tls-key %s: %w", c.TLSCert, c.TLSKey, err)
+			return err
 		}
-		s.tls = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}
+		s.tls = &tls.Config{GetCertificate: pair.get, MinVersion: tls.VersionTLS12}
 	}
 	if c.Metrics == nil {
 		if c.Metrics, err = NewMetrics(); err != nil {
@@ -270,7 +270,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer endRequests()
 	server := &http.Server{
 		Handler:           s.routed.handler,
-		ReadHeaderTimeout: headerTimeout,
+		ReadHeaderTimeout: s.config.pace.header,
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		BaseContext:       func(net.Listener) context.Context { return requests },
@@ -299,11 +299,8 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	}
 	stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), shutdownGrace)
 	defer cancel()
-	// Long polls and open streams would hold the shutdown up: they get a moment
-	// to end by themselves, then their contexts end.
-	release := time.AfterFunc(shutdownGrace/8, endRequests)
-	defer release.Stop()
 	var calls sync.WaitGroup
+	calls.Go(func() { s.endRequests(stop, endRequests) })
 	if s.grpc != nil {
 		calls.Go(func() {
 			s.grpc.stop(stop)
@@ -314,10 +311,34 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	if errors.Is(stopped, context.DeadlineExceeded) {
 		stopped = server.Close()
 	}
+	cancel()
 	calls.Wait()
 	<-served //nolint:errcheck // http.ErrServerClosed
 	if stopped != nil {
 		err = errors.Join(err, fmt.Errorf("stop server on %s: %w", s.listener.Addr(), stopped))
 	}
 	return err
+}
+
+// endRequests ends the requests that are still there a moment after the server
+// was asked to stop: long polls and open streams would hold that up. Requests
+// whose body is still arriving were accepted, so they get longer, and then the
+// moment that their answer takes. It returns when stop ends.
+func (s *Server) endRequests(stop context.Context, end func()) {
+	const moment = shutdownGrace / 8
+	tick := time.NewTicker(moment / 20)
+	defer tick.Stop()
+	for began, arrived := time.Now(), time.Now(); ; {
+		select {
+		case <-stop.Done():
+			return
+		case now := <-tick.C:
+			if s.routed.arriving.Load() > 0 && now.Sub(began) < shutdownGrace-2*moment {
+				arrived = now
+			}
+			if now.Sub(arrived) >= moment {
+				end()
+			}
+		}
+	}
 }

@@ -1,7 +1,9 @@
 package daemon_test
 
 import (
+	"bufio"
 	"context"
+	"fmt"
 	"io"
 	"net/http"
 	"strings"
@@ -205,5 +207,64 @@ func TestStopsWhileClientsWait(t *testing.T) {
 	<-answered
 	if err := st.Close(); err != nil {
 		t.Errorf("Close = %v", err)
+	}
+}
+
+// TestStopFinishesWhatItAccepted asks the server to stop while a body arrives,
+// and sends its end after that. The request is done and answered as any other,
+// and a long poll that was there ends all the same.
+func TestStopFinishesWhatItAccepted(t *testing.T) {
+	t.Parallel()
+	st := engine.New(memory.New(), engine.Config{})
+	server, err := daemon.Listen(t.Context(), daemon.Config{Store: st})
+	if err != nil {
+		t.Fatal(err)
+	}
+	open, err := st.StartRollout(t.Context(), store.StartRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	const body = `{"rollouts":[{"input":1},{"input":2}]}`
+	slow, poll := dial(t, server.URL()), dial(t, server.URL())
+	fmt.Fprintf(slow, "POST /v1/agl/queues/rollouts/enqueue HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"+
+		"Content-Length: %d\r\nExpect: 100-continue\r\n\r\n", len(body))
+	answers := bufio.NewReader(slow)
+	if line, err := answers.ReadString('\n'); err != nil || !strings.Contains(line, "100") {
+		t.Fatalf("the server says %q, %v, want that it reads the body", line, err)
+	}
+	fmt.Fprint(slow, body[:10])
+	wait := `{"rollout_ids":["` + open.RolloutID + `"]}`
+	fmt.Fprintf(poll, "POST /v1/agl/waits/rollouts HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(wait), wait)
+
+	began := time.Now()
+	stop()
+	<-time.After(2500 * time.Millisecond) // longer than those get that only wait
+	fmt.Fprint(slow, body[10:])
+	if _, err := answers.ReadString('\n'); err != nil { // the end of the first answer
+		t.Fatal(err)
+	}
+	res, err := http.ReadResponse(answers, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(res.Body)
+	_ = res.Body.Close()
+	if err != nil || res.StatusCode != http.StatusCreated {
+		t.Errorf("the body that was arriving: %d %s, %v, want 201", res.StatusCode, text, err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the server stopped after %v, want within 10 s", took)
+	}
+	if s, err := st.Statistics(t.Context()); err != nil || s.TotalRollouts != 3 {
+		t.Errorf("statistics = %+v, %v, want the one from before and the two that were accepted", s, err)
+	}
+	if err := st.Close(); err != nil {
+		t.Error(err)
 	}
 }

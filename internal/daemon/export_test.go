@@ -4,6 +4,12 @@ import "time"
 
 // Hurry makes the server expect quick clients.
 func Hurry(c Config, body, write time.Duration) Config {
-	c.pace = pace{bodyPause: body, body: 10 * body, writePause: write}
+	c.pace = pace{header: body, bodyPause: body, body: 10 * body, writePause: write}
+	return c
+}
+
+// Renew makes the server look at the files of its certificate for every connection.
+func Renew(c Config) Config {
+	c.pace = pace{certificate: time.Nanosecond}
 	return c
 }

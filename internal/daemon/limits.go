@@ -6,12 +6,11 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"sync/atomic"
 	"time"
 )
 
 const (
-	// headerTimeout is how long the header of a request may take.
-	headerTimeout = 30 * time.Second
 	// idleTimeout is how long a connection may be without a request.
 	idleTimeout = 2 * time.Minute
 	// slowestReader is how many bytes a second a client has to take of a long answer.
@@ -21,13 +20,19 @@ const (
 // pace is how long a client may take. A peer that is slower holds a connection,
 // and memory, for nothing.
 type pace struct {
+	header     time.Duration // for the header of a request
 	bodyPause  time.Duration // without progress of a body
 	body       time.Duration // for the whole body
 	writePause time.Duration // without progress of an answer; a long one gets more
+	// certificate is how often the files of the certificate are looked at, at the most.
+	certificate time.Duration
 }
 
 func (p pace) withDefaults() pace {
-	return pace{cmp.Or(p.bodyPause, 30*time.Second), cmp.Or(p.body, 10*time.Minute), cmp.Or(p.writePause, time.Minute)}
+	return pace{
+		cmp.Or(p.header, 30*time.Second), cmp.Or(p.bodyPause, 30*time.Second), cmp.Or(p.body, 10*time.Minute),
+		cmp.Or(p.writePause, time.Minute), cmp.Or(p.certificate, time.Second),
+	}
 }
 
 const (
@@ -39,8 +44,8 @@ const (
 )
 
 // withLimits refuses what is too large before it is read, and bodies that
-// arrive too slowly.
-func withLimits(next http.Handler, maxBody int64, p pace) http.Handler {
+// arrive too slowly; it counts those that are arriving.
+func withLimits(next http.Handler, maxBody int64, p pace, arriving *atomic.Int64) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := fieldBytes(r.Header); n > maxFieldBytes {
 			refuse(w, r, http.StatusRequestHeaderFieldsTooLarge, fmt.Sprintf(
@@ -57,7 +62,9 @@ func withLimits(next http.Handler, maxBody int64, p pace) http.Handler {
 			r.Body = http.MaxBytesReader(w, r.Body, maxBody)
 		}
 		if r.ContentLength != 0 {
-			body := &hurriedBody{ReadCloser: r.Body, control: http.NewResponseController(w), pause: p.bodyPause, until: time.Now().Add(p.body)}
+			body := &hurriedBody{ReadCloser: r.Body, control: http.NewResponseController(w), pause: p.bodyPause, until: time.Now().Add(p.body), arriving: arriving}
+			arriving.Add(1)
+			defer body.end()
 			body.hurry() // although the handler may not read it: the server does
 			r.Body = body
 		}
@@ -83,6 +90,16 @@ type hurriedBody struct {
 	until   time.Time
 	set     time.Time // deadline that is set
 	ended   bool
+	// arriving is one more for this body until it has ended.
+	arriving *atomic.Int64
+}
+
+// end tells that the body has arrived, or that nobody waits for it any more.
+func (b *hurriedBody) end() {
+	if !b.ended {
+		b.ended = true
+		b.arriving.Add(-1)
+	}
 }
 
 // hurry sets the deadline of what comes next, unless one was set just now.
@@ -109,7 +126,7 @@ func (b *hurriedBody) Read(p []byte) (int, error) {
 	b.hurry()
 	n, err := b.ReadCloser.Read(p)
 	if errors.Is(err, io.EOF) {
-		b.ended = true
+		b.end()
 		_ = b.control.SetReadDeadline(time.Time{}) // the wait for an answer has no limit here
 	}
 	return n, err

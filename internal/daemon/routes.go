@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"sync/atomic"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -26,6 +27,8 @@ type routed struct {
 	handler http.Handler
 	traces  *otlp.Receiver
 	release func() error // ends what the handler holds, once it is no longer used
+	// arriving counts the requests whose body has not arrived to its end.
+	arriving *atomic.Int64
 }
 
 // routes puts every protocol behind one handler. What no route matches is the
@@ -78,11 +81,13 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 			pages.ServeHTTP(w, r)
 		}
 	})
-	outer := storehttp.CORS(c.CORSOrigins, withLimits(withGuard(inner, guard), c.MaxBody, c.pace))
+	arriving := new(atomic.Int64)
+	outer := storehttp.CORS(c.CORSOrigins, withLimits(withGuard(inner, guard), c.MaxBody, c.pace, arriving))
 	return &routed{
-		handler: observe(outer, c.Metrics, namer(), c.pace, c.Log("http")),
-		traces:  otlp.NewReceiver(kept, exports),
-		release: proxy.Close,
+		arriving: arriving,
+		handler:  observe(outer, c.Metrics, namer(), c.pace, c.Log("http")),
+		traces:   otlp.NewReceiver(kept, exports),
+		release:  proxy.Close,
 	}, nil
 }
 

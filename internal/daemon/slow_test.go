@@ -69,6 +69,21 @@ func TestBodyThatStops(t *testing.T) {
 	}
 }
 
+// TestHeaderThatStops sends half of a header and waits.
+func TestHeaderThatStops(t *testing.T) {
+	t.Parallel()
+	url, _ := start(t, daemon.Hurry(daemon.Config{}, 50*time.Millisecond, time.Minute))
+	conn := dial(t, url)
+	fmt.Fprint(conn, "POST /v1/agl/rollouts HTTP/1.1\r\nHost: x\r\nX-Slow: ")
+	began := time.Now()
+	if text, err := io.ReadAll(conn); err != nil || strings.Contains(string(text), " 200 ") {
+		t.Errorf("the server answers %q, %v, want the end of the connection", text, err)
+	}
+	if took := time.Since(began); took > 10*time.Second {
+		t.Errorf("the connection was held for %v", took)
+	}
+}
+
 // TestLongPollOutlivesTheBodyLimit: what limits bodies does not limit the wait
 // for an answer, on the same connection again and again.
 func TestLongPollOutlivesTheBodyLimit(t *testing.T) {
@@ -162,6 +177,41 @@ func certificate(t *testing.T) (cert, key string, pool *x509.CertPool) {
 	}
 	pool.AddCert(parsed)
 	return cert, key, pool
+}
+
+// TestRenewedCertificate replaces the files of a certificate under a running
+// server, at first by some that do not go together.
+func TestRenewedCertificate(t *testing.T) {
+	t.Parallel()
+	cert, key, first := certificate(t)
+	newCert, newKey, second := certificate(t)
+	url, _ := start(t, daemon.Renew(daemon.Config{TLSCert: cert, TLSKey: key}))
+	trusts := func(pool *x509.CertPool) bool {
+		t.Helper()
+		d := tls.Dialer{Config: &tls.Config{RootCAs: pool}}
+		conn, err := d.DialContext(t.Context(), "tcp", strings.TrimPrefix(url, "https://"))
+		if err != nil {
+			return false
+		}
+		return conn.Close() == nil
+	}
+	replace := func(file, by string) {
+		t.Helper()
+		if err := os.Rename(by, file); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if !trusts(first) || trusts(second) {
+		t.Fatal("the server does not show its certificate")
+	}
+	replace(cert, newCert)
+	if !trusts(first) {
+		t.Error("a certificate without its key took the place of the one before")
+	}
+	replace(key, newKey)
+	if !trusts(second) || trusts(first) {
+		t.Error("the server does not show the renewed certificate")
+	}
 }
 
 func TestTLS(t *testing.T) {
