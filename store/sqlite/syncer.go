@@ -51,8 +51,8 @@ func (s *syncer) run() {
 			s.mu.Unlock()
 		}
 		s.free <- struct{}{} // the writer may commit the next group
+		s.answer(g, err)     // before readers go on, who are not to find less at hand than they saw
 		s.reach(g.number)
-		s.answer(g, err)
 	}
 }
 
@@ -78,7 +78,7 @@ func (s *syncer) begin(g *group) error {
 // reach notes that groups up to a number are durable, or not there at all.
 func (s *syncer) reach(number int64) {
 	s.mu.Lock()
-	s.durable = number
+	s.durable = max(s.durable, number) // a group that failed to commit may be noted first
 	s.mu.Unlock()
 	s.moved.Broadcast()
 }

@@ -168,3 +168,32 @@ func TestRecentIsBounded(t *testing.T) {
 		t.Errorf("%d spans are held of an attempt that is gone", page.Total)
 	}
 }
+
+// TestAtHandBeforeRead has a group become durable: what is at hand knows of it
+// before a reader that waits for it goes on, and a group after it that failed to
+// commit and was noted first does not make readers wait for ever.
+func TestAtHandBeforeRead(t *testing.T) {
+	t.Parallel()
+	var s *syncer
+	s = newSyncer(func() error { return nil }, func(g *group, _ error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.durable >= g.number {
+			t.Error("readers went on before the group was at hand")
+		}
+	})
+	g := &group{}
+	<-s.free
+	if err := s.begin(g); err != nil {
+		t.Fatal(err)
+	}
+	go s.run()
+	s.work <- g
+	s.await()
+	s.stop()
+
+	s.committed = 3
+	s.reach(3)
+	s.reach(2)
+	s.await()
+}
