@@ -103,7 +103,7 @@ func messagesEvents(g generation) []string {
 func TestPythonClients(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	for _, dialect := range []string{"chat"} {
+	for _, dialect := range []string{"chat", "completions", "responses", "messages"} {
 		for _, mode := range []string{"whole", "stream", "helper"} {
 			if dialect == "completions" && mode == "helper" {
 				continue // the client has none
@@ -129,7 +129,7 @@ func TestTypeScriptClients(t *testing.T) {
 	t.Parallel()
 	node := needNode(t)
 	needPython(t) // whose adapters read what was recorded
-	for _, dialect := range []string{"chat"} {
+	for _, dialect := range []string{"chat", "completions", "responses", "messages"} {
 		for _, mode := range []string{"whole", "stream", "helper", "runner"} {
 			if dialect == "completions" && (mode == "helper" || mode == "runner") || dialect == "responses" && mode == "runner" {
 				continue // the client has none
@@ -151,7 +151,7 @@ func TestTypeScriptClients(t *testing.T) {
 func TestLiteLLM(t *testing.T) {
 	t.Parallel()
 	needPython(t)
-	for _, provider := range []string{"openai", "hosted_vllm"} {
+	for _, provider := range []string{"openai", "hosted_vllm", "anthropic"} {
 		for _, mode := range []string{"whole", "stream", "helper"} {
 			t.Run(provider+" "+mode, func(t *testing.T) {
 				t.Parallel()

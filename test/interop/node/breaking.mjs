@@ -4,7 +4,7 @@
 import Anthropic from "@anthropic-ai/sdk";
 import OpenAI from "openai";
 
-import { connect, dialects } from "./conversing.mjs";
+import { connect, dialects, Failed } from "./conversing.mjs";
 
 const enough = 4; // events of a stream, of those that then do not come any more
 
@@ -33,15 +33,20 @@ const ways = {
     return { left };
   },
 
-  /** Leaves while an answer is awaited that comes in one piece. */
-  async whole(talk) {
-    const left = Date.now() / 1000 + 0.3;
-    try {
-      await talk.create({}, { signal: AbortSignal.timeout(300) });
-    } catch (e) {
-      if (e instanceof OpenAI.APIUserAbortError || e instanceof Anthropic.APIUserAbortError) return { left };
-      throw e;
-    }
+  /** Leaves on cue while an answer is awaited that comes in one piece. */
+  async whole(talk, cue) {
+    const controller = new AbortController();
+    let left;
+    await Promise.all([
+      talk.create({}, { signal: controller.signal }).catch((e) => {
+        if (!(e instanceof OpenAI.APIUserAbortError || e instanceof Anthropic.APIUserAbortError)) throw e;
+      }),
+      fetch(cue).then(() => {
+        left = Date.now() / 1000;
+        controller.abort();
+      }),
+    ]);
+    return { left };
   },
 
   /** Says what the client made of an error. */
@@ -51,14 +56,14 @@ const ways = {
       const step = await talk[talk.mode]();
       return { text: step.text, seconds: (Date.now() - began) / 1000 };
     } catch (e) {
-      if (!(e instanceof OpenAI.APIError || e instanceof Anthropic.APIError)) throw e;
+      if (!(e instanceof OpenAI.APIError || e instanceof Anthropic.APIError || e instanceof Failed)) throw e;
       return { error: e.constructor.name, message: e.message, status: e.status, seconds: (Date.now() - began) / 1000 };
     }
   },
 };
 
-export async function main({ url, key, model, dialect, mode, way, retries }) {
+export async function main({ url, key, model, dialect, mode, way, cue, retries }) {
   const talk = new dialects[dialect](connect({ url, key, dialect, agent: "", maxRetries: retries ?? 0 }), model, mode);
   talk.ask("What is (12+30)·(5+6)?");
-  return await ways[way](talk);
+  return await ways[way](talk, cue);
 }

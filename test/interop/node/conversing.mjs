@@ -152,6 +152,9 @@ class Completions extends Talk {
   }
 }
 
+/** An answer that the stream itself says has failed, of which the client makes no error. */
+export class Failed extends Error {}
+
 class Responses extends Talk {
   endpoint() {
     return this.client.responses;
@@ -198,6 +201,8 @@ class Responses extends Talk {
         texts[event.output_index] = (texts[event.output_index] ?? "") + event.delta;
       } else if (event.type === "response.function_call_arguments.delta") {
         args[event.output_index] = (args[event.output_index] ?? "") + event.delta;
+      } else if (event.type === "response.failed") {
+        throw new Failed(event.response.error.message);
       } else if (event.type === "response.completed") {
         const text = event.response.output.flatMap((i) => (i.type === "message" ? i.content.map((c) => c.text) : [])).join("");
         step = this.step({ ...event.response, output_text: text }, types);

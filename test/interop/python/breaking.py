@@ -4,10 +4,11 @@ import asyncio
 import os
 import signal
 import time
+import urllib.request
 
 import anthropic
 import openai
-from conversing import DIALECTS, connect, done, each, opened
+from conversing import DIALECTS, Failed, connect, done, each, opened
 
 ENOUGH = 4  # events of a stream, of those that then do not come any more
 
@@ -21,7 +22,7 @@ async def read(stream):
             return
 
 
-async def close(talk):
+async def close(talk, _):
     stream = await talk.create(stream=True)
     await read(stream)
     left = time.time()
@@ -29,7 +30,7 @@ async def close(talk):
     return {"left": left}
 
 
-async def cancel(talk):
+async def cancel(talk, _):
     """Ends the task that waits for more."""
     stream, enough = await talk.create(stream=True), asyncio.Event()
 
@@ -48,16 +49,17 @@ async def cancel(talk):
     return {"left": left}
 
 
-async def whole(talk):
-    """Leaves while an answer is awaited that comes in one piece."""
-    left = time.time() + 0.3
-    try:
-        await asyncio.wait_for(talk.create(), 0.3)
-    except TimeoutError:
-        return {"left": left}
+async def whole(talk, cue):
+    """Leaves on cue while an answer is awaited that comes in one piece."""
+    task = asyncio.create_task(talk.create())
+    await asyncio.to_thread(lambda: urllib.request.urlopen(cue).read())
+    left = time.time()
+    task.cancel()
+    await asyncio.gather(task, return_exceptions=True)
+    return {"left": left}
 
 
-async def killed(talk):
+async def killed(talk, _):
     """Has the process end without a word."""
     child = os.fork()
     if child == 0:
@@ -70,23 +72,23 @@ async def killed(talk):
     return {"left": time.time()}
 
 
-async def fails(talk):
+async def fails(talk, _):
     """Says what the client made of an error."""
     began = time.time()
     try:
         step = await getattr(talk, talk.mode)()
-    except (openai.APIError, anthropic.APIError) as e:
+    except (openai.APIError, anthropic.APIError, Failed) as e:
         return {
             "error": type(e).__name__, "message": str(e), "status": getattr(e, "status_code", None), "seconds": time.time() - began,
         }
     return {"text": step["text"], "seconds": time.time() - began}
 
 
-def main(url, key, model, dialect, mode, awaited, way, agent="", retries=0):
+def main(url, key, model, dialect, mode, awaited, way, cue=None, agent="", retries=0):
     async def run():
         async with opened(connect(url, key, dialect, awaited, agent, max_retries=retries)) as client:
             talk = DIALECTS[dialect](client, model, mode)
             talk.ask("What is (12+30)·(5+6)?")
-            return await globals()[way](talk)
+            return await globals()[way](talk, cue)
 
     return asyncio.run(run())

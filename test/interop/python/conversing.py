@@ -163,6 +163,10 @@ class Completions(Talk):
         return step
 
 
+class Failed(Exception):
+    """An answer that the stream itself says has failed, of which the client makes no error."""
+
+
 class Responses(Talk):
     def endpoint(self):
         return self.client.responses
@@ -201,6 +205,8 @@ class Responses(Talk):
                 texts[event.output_index] = texts.get(event.output_index, "") + event.delta
             elif event.type == "response.function_call_arguments.delta":
                 arguments[event.output_index] = arguments.get(event.output_index, "") + event.delta
+            elif event.type == "response.failed":
+                raise Failed(event.response.error.message)
             elif event.type == "response.completed":
                 step = self.step(event.response, types)
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers

@@ -27,7 +27,7 @@ def seen(span):
     }
 
 
-def main(url, rollout):
+def main(url, rollout, messages=True):
     async def read():
         store = agl.LightningStoreClient(url)
         spans = list(await store.query_spans(rollout, "latest"))
@@ -40,5 +40,5 @@ def main(url, rollout):
         "final": agl.find_final_reward(spans),
         "triplets": [t.model_dump(mode="json") for t in agl.TracerTraceToTriplet().adapt(spans)],
         "proxied": [t.model_dump(mode="json") for t in agl.LlmProxyTraceToTriplet().adapt(spans)],
-        "messages": agl.TraceToMessages().adapt(spans),
+        "messages": agl.TraceToMessages().adapt(spans) if messages else None,
     }

@@ -143,8 +143,7 @@ class Caller(agl.LitAgent):
 async def converse(task, llm):
     """Talks to the model at an address, as far as it is given, and returns a reward."""
     dialect = task["dialect"]
-    url = llm.endpoint if dialect == "messages" else llm.endpoint.removesuffix("/v1")
-    async with conversing.connect(url, llm.api_key, dialect, True, "accountant") as client:
+    async with conversing.connect(llm.endpoint.removesuffix("/v1"), llm.api_key, dialect, True, "accountant") as client:
         talk = conversing.DIALECTS[dialect](client, llm.model, task["mode"])
         for question in task["questions"]:
             await talk.turn(question)
