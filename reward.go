@@ -23,13 +23,17 @@ func Rewards(s *Span) ([]RewardDimension, error) {
 	if !s.Attributes.HasPrefix(semconv.Reward) {
 		return nil, nil
 	}
+	stray := "" // a key that begins like one of a reward
 	byIndex := map[int]*RewardDimension{}
 	values := map[int]bool{}
 	for _, a := range s.Attributes {
 		rest, ok := strings.CutPrefix(a.Key, semconv.Reward+".")
 		if !ok {
 			if strings.HasPrefix(a.Key, semconv.Reward) {
-				return nil, fmt.Errorf("span %s: attribute %q is not of the form %s.<i>.name or .value", s.SpanID, a.Key, semconv.Reward)
+				stray = a.Key
+			}
+			if a.Key == semconv.Reward {
+				return nil, strayReward(s, stray)
 			}
 			continue
 		}
@@ -59,6 +63,9 @@ func Rewards(s *Span) ([]RewardDimension, error) {
 			values[i] = true
 		}
 	}
+	if len(byIndex) == 0 {
+		return nil, strayReward(s, stray)
+	}
 	out := make([]RewardDimension, len(byIndex))
 	for i := range out {
 		d := byIndex[i]
@@ -71,6 +78,10 @@ func Rewards(s *Span) ([]RewardDimension, error) {
 		out[i] = *d
 	}
 	return out, nil
+}
+
+func strayReward(s *Span, key string) error {
+	return fmt.Errorf("span %s: attribute %q is not of the form %s.<i>.name or .value", s.SpanID, key, semconv.Reward)
 }
 
 // RewardValue returns the reward of a span, nil when it carries none. Besides

@@ -110,3 +110,28 @@ func TestFinalReward(t *testing.T) {
 		t.Error("FinalReward with a broken reward span: no error")
 	}
 }
+
+// A key that only begins like one of a reward does no harm beside a reward, and
+// is a mistake where there is none.
+func TestSimilarKeysBesideAReward(t *testing.T) {
+	t.Parallel()
+	good := agl.Attributes{{Key: "agentlightning.reward.0.name", Value: "primary"}, {Key: "agentlightning.reward.0.value", Value: 0.5}}
+	for _, tt := range []struct {
+		key   string
+		with  bool
+		fails bool
+	}{
+		{"agentlightning.rewards_total", true, false},
+		{"agentlightning.rewards_total", false, true},
+		{"agentlightning.reward", true, true},
+	} {
+		span := agl.Span{SpanID: "s", Attributes: agl.Attributes{{Key: tt.key, Value: 3.0}}}
+		if tt.with {
+			span.Attributes = append(span.Attributes, good...)
+		}
+		value, err := agl.RewardValue(&span)
+		if (err != nil) != tt.fails || err != nil && !strings.Contains(err.Error(), `"`+tt.key+`"`) || err == nil && *value != 0.5 {
+			t.Errorf("RewardValue of %s beside a reward (%v) = %v, %v, want an error that names it: %v", tt.key, tt.with, value, err, tt.fails)
+		}
+	}
+}

@@ -104,7 +104,8 @@ func newCall(s *agl.Span) Call {
 	response, hasResponse := firstInts(s, responseKeys)
 	if s.Name == spanRawRequest || s.Name == spanRequest {
 		c.ResponseID = proxyRequestID(s)
-		prompt, response = proxyTokenIDs(s)
+		asked, answered := proxyTokenIDs(s)
+		prompt, response = asked.narrowed(), answered.narrowed()
 		hasPrompt, hasResponse = len(prompt) > 0, len(response) > 0
 	}
 	var ok1, ok2 bool

@@ -64,14 +64,16 @@ func conversation(s *agl.Span, children []*agl.Span) (*Conversation, error) {
 		}
 		c.Messages = append(c.Messages, m)
 	}
-	calls, err := childCalls(children)
-	if err != nil {
-		return nil, err
-	}
-	for _, item := range completion.items() {
-		if item.textOf("role") != "assistant" {
-			continue
+	answers := completion.items()
+	answers = slices.DeleteFunc(slices.Clone(answers), func(item *grouped) bool { return item.textOf("role") != "assistant" })
+	var calls []byte
+	if len(answers) > 0 { // tools that nobody answered with are not looked at
+		var err error
+		if calls, err = childCalls(children); err != nil {
+			return nil, err
 		}
+	}
+	for _, item := range answers {
 		own := calls
 		if own == nil {
 			own = recordedCalls(item)
@@ -83,6 +85,7 @@ func conversation(s *agl.Span, children []*agl.Span) (*Conversation, error) {
 		}
 		c.Messages = append(c.Messages, append(m, '}'))
 	}
+	var err error
 	c.Tools, err = offeredTools(request.kid("functions"))
 	return c, err
 }
@@ -106,6 +109,9 @@ func promptMessage(item *grouped) (json.RawMessage, error) {
 	}
 	content := []byte(`""`)
 	if c := item.kid("content"); c != nil {
+		if kind := jsonx.KindOf(c.orNull()); kind != jsonx.String && kind != jsonx.Array {
+			return nil, fmt.Errorf("the content is %s, and neither a text nor a list of parts", c.orNull())
+		}
 		content = c.orNull()
 	}
 	m := append([]byte(`{"content":`), content...)
@@ -114,8 +120,8 @@ func promptMessage(item *grouped) (json.RawMessage, error) {
 	case "developer", "system", "user", "assistant":
 	case "tool":
 		id := item.kid("tool_call_id")
-		if id == nil {
-			return nil, errors.New("the message of a tool has no tool_call_id")
+		if _, ok := id.str(); !ok {
+			return nil, errors.New("the message of a tool has no tool_call_id that is a text")
 		}
 		m = append(append(m, `,"tool_call_id":`...), id.orNull()...)
 	default:

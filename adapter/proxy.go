@@ -2,7 +2,9 @@ package adapter
 
 import (
 	"cmp"
+	"math/big"
 	"slices"
+	"strconv"
 
 	agl "agentlightning"
 	"agentlightning/internal/jsonx"
@@ -22,7 +24,7 @@ func ProxyTriplets(spans []agl.Span) ([]agl.Triplet, error) {
 			return c
 		}
 		if a.StartTime == nil || b.StartTime == nil {
-			timeless = true
+			timeless = timeless || a.StartTime != b.StartTime // neither has one: they are equal
 			return 0
 		}
 		return cmp.Compare(*a.StartTime, *b.StartTime)
@@ -33,7 +35,7 @@ func ProxyTriplets(spans []agl.Span) ([]agl.Triplet, error) {
 
 	type call struct {
 		sequence         int64
-		prompt, response []int64
+		prompt, response pyList
 		id               string
 		reward           *float64
 	}
@@ -59,8 +61,8 @@ func ProxyTriplets(spans []agl.Span) ([]agl.Triplet, error) {
 	}
 	out := make([]agl.Triplet, len(calls))
 	for i, c := range calls {
-		out[i].Prompt = append(appendInts([]byte(`{"token_ids":`), c.prompt), '}')
-		out[i].Response = append(appendInts([]byte(`{"token_ids":`), c.response), '}')
+		out[i].Prompt = append(c.prompt.appendJSON([]byte(`{"token_ids":`)), '}')
+		out[i].Response = append(c.response.appendJSON([]byte(`{"token_ids":`)), '}')
 		out[i].Reward = c.reward
 		metadata := []byte(`{"response_id":`)
 		if c.id == "" {
@@ -80,34 +82,62 @@ const (
 	rawPrefix      = "llm.hosted_vllm."
 )
 
-func proxyTokenIDs(s *agl.Span) (prompt, response []int64) {
+// proxyTokenIDs returns the ids of a call as they are spelled: lists of integers,
+// nil when there are none. To Python, True and False are integers too.
+func proxyTokenIDs(s *agl.Span) (prompt, response pyList) {
 	switch s.Name {
 	case spanRawRequest:
-		prompt = literalInts(literal(s, rawPrefix+"prompt_token_ids"))
+		prompt = integers(literal(s, rawPrefix+"prompt_token_ids"))
 		if list, ok := literal(s, rawPrefix+"response_token_ids").(pyList); ok && len(list) > 0 {
-			response = literalInts(list[0])
+			response = integers(list[0])
 		}
 		if len(response) == 0 {
 			if choices, ok := literal(s, rawPrefix+"choices").(pyList); ok && len(choices) > 0 {
 				if first, ok := choices[0].(pyDict); ok {
 					ids, _ := first.get("token_ids")
-					response = literalInts(ids)
+					response = integers(ids)
 				}
 			}
 		}
 	case spanRequest:
-		prompt = literalInts(literal(s, semconv.PromptTokenIDs))
-		response = literalInts(literal(s, semconv.ResponseTokenIDs))
+		prompt = integers(literal(s, semconv.PromptTokenIDs))
+		response = integers(literal(s, semconv.ResponseTokenIDs))
 	}
 	return prompt, response
 }
 
+// proxyRequestID returns the id of a request, empty for none: an id that is no
+// text hides the one that would be looked at next.
 func proxyRequestID(s *agl.Span) string {
-	if id, ok := s.Attributes.String(semconv.GenAIResponseID); ok && id != "" {
+	if v, ok := s.Attributes.Get(semconv.GenAIResponseID); ok && truthy(v) {
+		id, _ := v.(string)
 		return id
 	}
 	id, _ := s.Attributes.String(rawPrefix + "id")
 	return id
+}
+
+// truthy tells what Python takes for true.
+func truthy(v any) bool {
+	switch v := v.(type) {
+	case string:
+		return v != ""
+	case bool:
+		return v
+	case int64:
+		return v != 0
+	case float64:
+		return v != 0
+	case []string:
+		return len(v) > 0
+	case []int64:
+		return len(v) > 0
+	case []float64:
+		return len(v) > 0
+	case []bool:
+		return len(v) > 0
+	}
+	return v != nil
 }
 
 // literal returns an attribute; texts are read as Python literals and stay
@@ -135,15 +165,26 @@ func literal(s *agl.Span, key string) any {
 	return v
 }
 
-// literalInts reads a list of integers, nil when it is none; to Python, True and
-// False are integers.
-func literalInts(v any) []int64 {
+// integers returns a list of integers, nil when it is none.
+func integers(v any) pyList {
 	list, ok := v.(pyList)
 	if !ok {
 		return nil
 	}
-	out := make([]int64, len(list))
-	for i, e := range list {
+	for _, e := range list {
+		switch e.(type) {
+		case int64, bool, *big.Int:
+		default:
+			return nil
+		}
+	}
+	return list
+}
+
+// narrowed returns integers as token ids are; those that do not fit are -1.
+func (l pyList) narrowed() []int64 {
+	out := make([]int64, len(l))
+	for i, e := range l {
 		switch e := e.(type) {
 		case int64:
 			out[i] = e
@@ -152,8 +193,26 @@ func literalInts(v any) []int64 {
 				out[i] = 1
 			}
 		default:
-			return nil
+			out[i] = -1
 		}
 	}
 	return out
+}
+
+func (l pyList) appendJSON(dst []byte) []byte {
+	dst = append(dst, '[')
+	for i, e := range l {
+		if i > 0 {
+			dst = append(dst, ',')
+		}
+		switch e := e.(type) {
+		case int64:
+			dst = strconv.AppendInt(dst, e, 10)
+		case bool:
+			dst = strconv.AppendBool(dst, e)
+		case *big.Int:
+			dst = e.Append(dst, 10)
+		}
+	}
+	return append(dst, ']')
 }

@@ -10,13 +10,15 @@ import (
 )
 
 // Python's repr of a value, as LiteLLM writes lists and objects into
-// attributes. Values become nil, bool, int64, float64, *big.Int, string,
-// pyList (lists and tuples), pyDict or pySet.
+// attributes. Values become nil, bool, int64, float64, *big.Int, string, pyBytes,
+// pyList, pyTuple, pyDict or pySet.
 type (
-	pyList []any
-	pySet  []any
-	pyDict []pyItem
-	pyItem struct{ key, value any }
+	pyBytes string
+	pyList  []any
+	pyTuple []any
+	pySet   []any
+	pyDict  []pyItem
+	pyItem  struct{ key, value any }
 )
 
 func (d pyDict) get(key string) (any, bool) {
@@ -84,12 +86,19 @@ func (p *literalParser) value(depth int) (any, error) {
 		if err == nil && len(list) == 1 && !comma {
 			return list[0], nil // only parentheses
 		}
-		return list, err
+		return pyTuple(list), err
 	case c == '{':
 		p.at++
 		return p.braces(depth)
 	case c == '\'' || c == '"':
 		return p.str()
+	case (c == 'b' || c == 'B') && p.at+1 < len(p.src) && (p.src[p.at+1] == '\'' || p.src[p.at+1] == '"'):
+		p.at++
+		text, err := p.str()
+		if err != nil {
+			return nil, err
+		}
+		return pyBytes(text.(string)), nil
 	case c == '-' || c == '+':
 		p.at++
 		n, err := p.number()

@@ -103,15 +103,15 @@ func (t *tree) bridge() error {
 		SpanID: t.id, Name: semconv.SpanVirtual,
 	}
 	for _, k := range t.kids {
-		if k.span.StartTime == nil || k.span.EndTime == nil {
-			return errNoTime
+		if start := k.span.StartTime; start != nil && (s.StartTime == nil || *start < *s.StartTime) {
+			s.StartTime = start
 		}
-		if s.StartTime == nil || *k.span.StartTime < *s.StartTime {
-			s.StartTime = k.span.StartTime
+		if end := k.span.EndTime; end != nil && (s.EndTime == nil || *end > *s.EndTime) {
+			s.EndTime = end
 		}
-		if s.EndTime == nil || *k.span.EndTime > *s.EndTime {
-			s.EndTime = k.span.EndTime
-		}
+	}
+	if s.StartTime == nil || s.EndTime == nil {
+		return errNoTime
 	}
 	t.span = s
 	return nil
@@ -134,11 +134,19 @@ func (t *tree) repair() error {
 			if n == t {
 				return nil
 			}
-			if n.span.StartTime == nil || n.span.EndTime == nil || c.span.StartTime == nil || c.span.EndTime == nil {
+			// A time that is missing matters only where it decides.
+			if n.span.StartTime == nil || c.span.StartTime == nil {
 				return errNoTime
 			}
-			before, after := *c.span.StartTime-*n.span.StartTime, *n.span.EndTime-*c.span.EndTime
-			if before < 0 || after < 0 {
+			before := *c.span.StartTime - *n.span.StartTime
+			if before < 0 {
+				return nil
+			}
+			if n.span.EndTime == nil || c.span.EndTime == nil {
+				return errNoTime
+			}
+			after := *n.span.EndTime - *c.span.EndTime
+			if after < 0 {
 				return nil
 			}
 			if by := after + before; by > 0 && (best == nil || by < slack) {
