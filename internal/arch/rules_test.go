@@ -259,6 +259,7 @@ var rules = []rule{
 		"adapter/credit/expr":      "rules that are expressions",
 		"rl":                       "advantages of what was credited",
 		"internal/daemon":          "agl serve",
+		"gateway":                  "how the server makes the calls of the 1.0 protocol",
 		"internal/doctor":          "agl doctor",
 		"internal/modellist":       "backends as flags and files name them",
 		"llmproxy":                 "the flags of the proxy",

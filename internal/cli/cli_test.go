@@ -42,9 +42,15 @@ func run(t *testing.T, args ...string) (status int, stdout, stderr string) {
 // serve runs a server until the test ends and returns its address.
 func serve(t *testing.T, args ...string) string {
 	t.Helper()
+	return serveAs(t, append([]string{"serve", "--port", "0"}, args...)...)
+}
+
+// serveAs runs a command that serves until the test ends.
+func serveAs(t *testing.T, args ...string) string {
+	t.Helper()
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var out, errs syncBuffer
-	done := startServer(ctx, append([]string{"--port", "0"}, args...), &out, &errs)
+	done := startCommand(ctx, args, &out, &errs)
 	t.Cleanup(func() {
 		stop()
 		if status := <-done; status != 0 {
@@ -55,8 +61,12 @@ func serve(t *testing.T, args ...string) string {
 }
 
 func startServer(ctx context.Context, args []string, out, errs *syncBuffer) chan int {
+	return startCommand(ctx, append([]string{"serve"}, args...), out, errs)
+}
+
+func startCommand(ctx context.Context, args []string, out, errs *syncBuffer) chan int {
 	done := make(chan int, 1)
-	go func() { done <- cli.Run(ctx, append([]string{"serve"}, args...), out, errs) }()
+	go func() { done <- cli.Run(ctx, args, out, errs) }()
 	return done
 }
 

@@ -27,7 +27,7 @@ func newDoctor() *cobra.Command {
 			"  agl doctor --db sqlite:team.db --model policy=http://127.0.0.1:8000/v1",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if _, err := applySettings(cmd, os.LookupEnv); err != nil {
+			if _, err := applySettings(cmd, os.LookupEnv, nil); err != nil {
 				return err
 			}
 			c := doctor.Config{Host: host, Port: port, Token: token, Insecure: insecure, CheckDatabase: checkDatabase}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"agentlightning/internal/daemon"
 	"agentlightning/internal/logs"
@@ -29,7 +30,10 @@ type serveOptions struct {
 	otlpPort                     int
 	maxBody                      byteSize
 	proxy                        proxyOptions
+	calls                        callOptions
 	logLevel, logFormat, logFile string
+
+	keys map[string]string // other names of settings, with the flags that they mean
 
 	// Options of release 0.3.
 	backend, mongoURI string
@@ -58,9 +62,16 @@ func newServe(name string) *cobra.Command {
 	if name == "store" {
 		cmd.Short = "The same as serve, under the name that release 0.3 gave it"
 	}
-	f := cmd.Flags()
+	o.bind(cmd.Flags(), servePort)
+	return cmd
+}
+
+// servePort is where a server listens unless told otherwise.
+const servePort = 4747
+
+func (o *serveOptions) bind(f *pflag.FlagSet, port int) {
 	f.StringVar(&o.host, "host", "127.0.0.1", "address to listen on; one that others reach needs --auth-token or --insecure")
-	f.IntVar(&o.port, "port", 4747, "port to listen on; 0 takes a free one")
+	f.IntVar(&o.port, "port", port, "port to listen on; 0 takes a free one")
 	f.IntVar(&o.otlpPort, "otlp-grpc-port", 0, "port for OTLP over gRPC, by custom 4317; 0 opens none (OTLP over HTTP is at /v1/traces)")
 	f.StringVar(&o.db, "db", defaultDB, "where to keep everything: sqlite:PATH or memory:")
 	f.StringVar(&o.sync, "sync", "full", "what an answer survives: full (power loss) or normal (death of the process)")
@@ -73,6 +84,7 @@ func newServe(name string) *cobra.Command {
 	f.Var(&o.maxBody, "max-body", "most bytes of a request's body, such as 64MiB; 0 leaves it to each protocol")
 	f.StringVar(&o.publicURL, "public-url", "", "address by which agents reach the server, named in resources and printed links; by default the one that is listened on")
 	o.proxy.bind(f)
+	o.calls.bind(f)
 	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error; also by area, as in info,store=debug,proxy=warning ("+strings.Join(logs.Areas(), ", ")+")")
 	f.StringVar(&o.logFormat, "log-format", "text", "form of the log's lines: "+strings.Join(logs.Formats(), " or "))
 	f.StringVar(&o.logFile, "log-file", "", "file that the log is appended to, rather than standard error")
@@ -82,11 +94,10 @@ func newServe(name string) *cobra.Command {
 	f.StringVar(&o.mongoURI, "mongo-uri", "", "as in release 0.3; MongoDB is not supported yet")
 	f.IntVar(&o.workers, "n-workers", 1, "as in release 0.3; one process uses all cores")
 	f.StringArrayVar(&o.trackers, "tracker", nil, "as in release 0.3; metrics are always at /metrics")
-	return cmd
 }
 
 func serve(cmd *cobra.Command, o *serveOptions) error {
-	source, err := applySettings(cmd, os.LookupEnv)
+	source, err := applySettings(cmd, os.LookupEnv, o.keys)
 	if err != nil {
 		return err
 	}
@@ -103,7 +114,7 @@ func serve(cmd *cobra.Command, o *serveOptions) error {
 	}
 	config := daemon.Config{
 		Host: o.host, Port: o.port, AuthToken: o.authToken, Insecure: o.insecure,
-		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, PublicURL: o.publicURL, Proxy: proxy,
+		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, PublicURL: o.publicURL, Proxy: proxy, Calls: o.calls.calls(),
 	}
 	if o.otlpPort != 0 {
 		config.OTLPGRPCPort = &o.otlpPort

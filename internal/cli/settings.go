@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -19,9 +20,10 @@ var secretFlags = map[string]bool{"auth-token": true}
 
 // applySettings fills the flags that were not given from the environment
 // (AGL_ and the name in capitals, - as _) and then from the file that --config
-// or AGL_CONFIG names (YAML, the names of the flags as keys). It returns where
-// the value of each flag came from.
-func applySettings(cmd *cobra.Command, environ func(string) (string, bool)) (map[string]string, error) {
+// or AGL_CONFIG names (YAML; the names of the flags are its keys, and so are
+// those of keys, which has the flags that they mean). It returns where the value
+// of each flag came from.
+func applySettings(cmd *cobra.Command, environ func(string) (string, bool), keys map[string]string) (map[string]string, error) {
 	flags := cmd.Flags()
 	source := map[string]string{}
 	var failure error
@@ -48,10 +50,10 @@ func applySettings(cmd *cobra.Command, environ func(string) (string, bool)) (map
 	if path == "" {
 		return source, nil
 	}
-	return source, applyFile(flags, path, source)
+	return source, applyFile(flags, path, source, keys)
 }
 
-func applyFile(flags *pflag.FlagSet, path string, source map[string]string) error {
+func applyFile(flags *pflag.FlagSet, path string, source, keys map[string]string) error {
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return fmt.Errorf("settings: %w", err)
@@ -60,10 +62,19 @@ func applyFile(flags *pflag.FlagSet, path string, source map[string]string) erro
 	if err := yaml.Unmarshal(text, &values); err != nil {
 		return fmt.Errorf("settings %s: %w", path, err)
 	}
-	for name, value := range values {
+	flat := map[string]any{}
+	flatten(flat, "", values)
+	for key, value := range flat {
+		name := cmp.Or(keys[key], key)
 		f := flags.Lookup(name)
 		if f == nil || name == configFlag {
-			return fmt.Errorf("settings %s: %q is not a setting of this command", path, name)
+			return fmt.Errorf("settings %s: %q is not a setting of this command", path, key)
+		}
+		if value == nil {
+			continue // null leaves the default
+		}
+		if source[name] == path {
+			return fmt.Errorf("settings %s: %q is there under two names; keep one", path, name)
 		}
 		if source[name] != "default" {
 			continue
@@ -74,7 +85,7 @@ func applyFile(flags *pflag.FlagSet, path string, source map[string]string) erro
 		}
 		for _, one := range list {
 			if err := flags.Set(name, fmt.Sprint(one)); err != nil {
-				return fmt.Errorf("settings %s: %s: %w", path, name, err)
+				return fmt.Errorf("settings %s: %s: %w", path, key, err)
 			}
 		}
 		source[name] = path
