@@ -1,6 +1,7 @@
 package gateway
 
 import (
+	"context"
 	"encoding/json"
 	"net/http"
 
@@ -22,7 +23,7 @@ func (h *handler) putModels(w http.ResponseWriter, r *http.Request, _ params) {
 	if r.Method == http.MethodPut {
 		put = h.store.ReplaceModels
 	}
-	if err := put(r.Context(), models); err != nil {
+	if err := h.changeModels(r.Context(), func(ctx context.Context) error { return put(ctx, models) }); err != nil {
 		h.fail(w, r, err)
 		return
 	}
@@ -101,8 +102,17 @@ func modelOf(v field) (m agl.Model) {
 	return added
 }
 
+// changeModels changes the backends; the next call sees the change.
+func (h *handler) changeModels(ctx context.Context, change func(context.Context) error) error {
+	if err := change(ctx); err != nil {
+		return err
+	}
+	return h.proxy.Refresh(ctx)
+}
+
 func (h *handler) deleteModels(w http.ResponseWriter, r *http.Request, _ params) {
-	if err := h.store.DeleteModels(r.Context(), r.URL.Query().Get("model")); err != nil {
+	name := r.URL.Query().Get("model")
+	if err := h.changeModels(r.Context(), func(ctx context.Context) error { return h.store.DeleteModels(ctx, name) }); err != nil {
 		h.fail(w, r, err)
 		return
 	}

@@ -2,6 +2,7 @@ package gateway
 
 import (
 	"strconv"
+	"strings"
 
 	agl "agentlightning"
 	"agentlightning/adapter"
@@ -18,9 +19,9 @@ func requestOf(s *agl.Span) jsonx.Raw {
 	version := numberOf(a, semconv.CallVersion, "0")
 	out := appendMember([]byte{'{'}, "model", model)
 	out = appendMember(out, "model_version", version)
-	asked, answered := conversationOf(s)
-	out = appendMember(out, "request", requestBody(model, asked))
-	out = appendMember(out, "response", responseBody(s, answered))
+	c := conversationOf(s)
+	out = appendMember(out, "request", c.request(model, a))
+	out = appendMember(out, "response", responseBody(s, c.answered))
 	server := appendMember([]byte{'{'}, "model", model)
 	server = appendMember(server, "endpoint", textOf(a, semconv.CallBackend))
 	out = appendMember(out, "server", append(appendMember(server, "version", version), '}'))
@@ -41,24 +42,57 @@ func requestOf(s *agl.Span) jsonx.Raw {
 	return append(appendMember(out, "finish_reason", finishReason(a)), '}')
 }
 
-// conversationOf returns what a span says was asked and answered, as messages.
-func conversationOf(s *agl.Span) (asked []jsonx.Raw, answered jsonx.Raw) {
-	found, err := adapter.Messages([]agl.Span{*s})
-	if err != nil || len(found) == 0 {
-		return nil, nil
-	}
-	for _, m := range found[0].Messages {
-		asked = append(asked, jsonx.Raw(m))
-	}
-	if _, ok := s.Attributes.Get(semconv.CompletionKey(0, "role")); ok && len(asked) > 0 {
-		return asked[:len(asked)-1], asked[len(asked)-1]
-	}
-	return asked, nil
+// conversation is what a span says was asked and answered.
+type conversation struct {
+	asked, tools []jsonx.Raw
+	answered     jsonx.Raw // nil when there is no answer
 }
 
-func requestBody(model jsonx.Raw, asked []jsonx.Raw) jsonx.Raw {
+func conversationOf(s *agl.Span) (c conversation) {
+	found, err := adapter.Messages([]agl.Span{*s})
+	if err != nil || len(found) == 0 {
+		return c // a span without texts, as when they are not stored
+	}
+	for _, m := range found[0].Messages {
+		c.asked = append(c.asked, jsonx.Raw(m))
+	}
+	for _, t := range found[0].Tools {
+		c.tools = append(c.tools, jsonx.Raw(t))
+	}
+	if _, ok := s.Attributes.Get(semconv.CompletionKey(0, "role")); ok && len(c.asked) > 0 {
+		last := len(c.asked) - 1
+		c.asked, c.answered = c.asked[:last], c.asked[last]
+	}
+	return c
+}
+
+// request returns the body of a chat completion that says what was asked.
+func (c *conversation) request(model jsonx.Raw, a agl.Attributes) jsonx.Raw {
 	out := appendMember([]byte{'{'}, "model", model)
-	return append(appendMember(out, "messages", appendList(nil, asked)), '}')
+	out = appendMember(out, "messages", appendList(nil, c.asked))
+	if len(c.tools) > 0 {
+		out = appendMember(out, "tools", appendList(nil, c.tools))
+	}
+	var parameters agl.Attributes
+	for _, p := range a {
+		switch name, ok := strings.CutPrefix(p.Key, semconv.GenAIRequest+"."); {
+		case !ok, p.Key == semconv.GenAIRequestModel, p.Key == semconv.GenAIRequestType, strings.Contains(name, "."):
+		case p.Key == semconv.GenAIStreaming:
+			if p.Value == true {
+				parameters = append(parameters, agl.Attribute{Key: "stream", Value: true})
+			}
+		default:
+			parameters = append(parameters, agl.Attribute{Key: name, Value: p.Value})
+		}
+	}
+	members, err := jsonx.Members(parameters.AppendJSON(nil))
+	if err != nil {
+		members = nil // there are none
+	}
+	for _, m := range members {
+		out = appendMember(out, m.Key, m.Value)
+	}
+	return append(out, '}')
 }
 
 func responseBody(s *agl.Span, answered jsonx.Raw) jsonx.Raw {

@@ -48,11 +48,11 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 			return nil, errors.Join(fmt.Errorf("metrics of the queue: %w", err), proxy.Close())
 		}
 	}
-	shared := watched{kept, kept, kept, proxy}
+	shared := watched{kept, kept, proxy}
 	api := storehttp.NewHandler(access.Scoped(shared), storehttp.Config{Logger: c.Log("store"), Tokens: signer, PublicURL: c.PublicURL})
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
 	traces := otlp.NewHandler(kept, exports)
-	controlled, err := gateway.NewHandler(gateway.Config{Store: shared, Proxy: proxy, Calls: *c.Calls, Logger: c.Log("gateway")})
+	controlled, err := gateway.NewHandler(gateway.Config{Store: kept, Proxy: proxy, Calls: *c.Calls, Logger: c.Log("gateway")})
 	if err != nil {
 		return nil, errors.Join(err, proxy.Close())
 	}
@@ -95,7 +95,6 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 type watched struct {
 	store.Store
 	store.EncodedSpans
-	store.ControlStore
 	proxy *llmproxy.Proxy
 }
 
