@@ -302,7 +302,7 @@ func TestModelOfCalls(t *testing.T) {
 		}
 		asked = append(asked, body.Model)
 		return good()
-	}, nil)
+	}, func(_ *gateway.Config, c *llmproxy.Config) { c.ModelsGap = -1 }) // of which TestModelsAreReplaced tells
 	call := func(status int) string {
 		t.Helper()
 		return b.want(http.MethodPost, chatPath, `{"model":"other"}`, status)
@@ -321,6 +321,26 @@ func TestModelOfCalls(t *testing.T) {
 	if diff := cmp.Diff([]string{"m", "target", "m"}, asked); diff != "" {
 		t.Errorf("models asked for (-want +got):\n%s", diff)
 	}
+}
+
+// TestModelsAreReplaced: a trainer withdraws all models and registers new ones;
+// a call that comes in between waits for them.
+func TestModelsAreReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, func(*http.Request) (*http.Response, error) { return good() }, nil)
+		b.want(http.MethodDelete, "/api/models", "", 200)
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			b.want(http.MethodPost, chatPath, "{}", 200)
+		}()
+		synctest.Wait()
+		b.want(http.MethodPost, "/api/models", `[{"model":"m","endpoint":"http://b/v1"}]`, 201)
+		<-done
+		b.want(http.MethodDelete, "/api/models", "", 200)
+		b.want(http.MethodPost, chatPath, "{}", 503)
+	})
 }
 
 func TestPauseOfCalls(t *testing.T) {
