@@ -266,7 +266,7 @@ func takeChoiceRoutes(body jsonx.Raw) (rest jsonx.Raw, routes string) {
 	if !changed {
 		return body, ""
 	}
-	members[at].Value = appendList(nil, choices)
+	members[at].Value = listOf(choices)
 	out := []byte{'{'}
 	for _, m := range members {
 		out = appendMember(out, m.Key, m.Value)

@@ -105,8 +105,22 @@ func (b *bench) events() []map[string]json.RawMessage {
 	return out
 }
 
+// canned is an answer, or a connection that breaks.
+type canned struct {
+	status int
+	body   string
+	err    error
+}
+
+func (c canned) answer() (*http.Response, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	return reply(c.status, "application/json", c.body)
+}
+
 // script answers one after the other; the last one stays.
-func script(answers ...func() (*http.Response, error)) (backends, *int) {
+func script(answers ...canned) (backends, *int) {
 	var mu sync.Mutex
 	asked := new(int)
 	return func(r *http.Request) (*http.Response, error) {
@@ -116,42 +130,40 @@ func script(answers ...func() (*http.Response, error)) (backends, *int) {
 		mu.Lock()
 		defer mu.Unlock()
 		*asked++
-		return answers[min(*asked, len(answers))-1]()
+		return answers[min(*asked, len(answers))-1].answer()
 	}, asked
 }
 
-func status(code int) func() (*http.Response, error) {
-	return func() (*http.Response, error) {
-		return reply(code, "application/json", fmt.Sprintf(`{"error":{"message":"status %d"}}`, code))
-	}
+func status(code int) canned {
+	return canned{status: code, body: fmt.Sprintf(`{"error":{"message":"status %d"}}`, code)}
 }
 
-func good() (*http.Response, error) { return reply(http.StatusOK, "application/json", goodAnswer) }
+func good() canned { return canned{status: http.StatusOK, body: goodAnswer} }
 
-func broken() (*http.Response, error) { return nil, errors.New("connection reset") }
+func broken() canned { return canned{err: errors.New("connection reset")} }
 
 func TestCallsAreRetried(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		name        string
-		answers     []func() (*http.Response, error)
+		answers     []canned
 		status      int
 		body        string // empty: that of the last answer
 		asked       int
 		retries     string // of the event; empty: there is none
 		least, most time.Duration
 	}{
-		{"at once", []func() (*http.Response, error){good}, 200, goodAnswer, 1, "0", 0, 0},
-		{"408", []func() (*http.Response, error){status(408), good}, 200, goodAnswer, 2, "1", 375 * time.Millisecond, 625 * time.Millisecond},
-		{"409", []func() (*http.Response, error){status(409), good}, 200, goodAnswer, 2, "1", 375 * time.Millisecond, 625 * time.Millisecond},
-		{"429", []func() (*http.Response, error){status(429), good}, 200, goodAnswer, 2, "1", 375 * time.Millisecond, 625 * time.Millisecond},
-		{"500 and 503", []func() (*http.Response, error){status(500), status(503), good}, 200, goodAnswer, 3, "2", 1125 * time.Millisecond, 1875 * time.Millisecond},
-		{"connection lost", []func() (*http.Response, error){broken, broken, broken, good}, 200, goodAnswer, 4, "3", 2625 * time.Millisecond, 4375 * time.Millisecond},
-		{"six times 503", []func() (*http.Response, error){status(503)}, 503, `{"error":{"message":"status 503"}}`, 6, "5", 11625 * time.Millisecond, 19375 * time.Millisecond},
-		{"six times nothing", []func() (*http.Response, error){broken}, 502, `{"detail":"Upstream model server request failed"}`, 6, "", 11625 * time.Millisecond, 19375 * time.Millisecond},
-		{"400 is final", []func() (*http.Response, error){status(400)}, 400, `{"error":{"message":"status 400"}}`, 1, "0", 0, 0},
-		{"404 is final", []func() (*http.Response, error){status(404)}, 404, `{"error":{"message":"status 404"}}`, 1, "0", 0, 0},
-		{"422 is final", []func() (*http.Response, error){status(422)}, 422, `{"error":{"message":"status 422"}}`, 1, "0", 0, 0},
+		{"at once", []canned{good()}, 200, goodAnswer, 1, "0", 0, 0},
+		{"408", []canned{status(408), good()}, 200, goodAnswer, 2, "1", 375 * time.Millisecond, 625 * time.Millisecond},
+		{"409", []canned{status(409), good()}, 200, goodAnswer, 2, "1", 375 * time.Millisecond, 625 * time.Millisecond},
+		{"429", []canned{status(429), good()}, 200, goodAnswer, 2, "1", 375 * time.Millisecond, 625 * time.Millisecond},
+		{"500 and 503", []canned{status(500), status(503), good()}, 200, goodAnswer, 3, "2", 1125 * time.Millisecond, 1875 * time.Millisecond},
+		{"connection lost", []canned{broken(), broken(), broken(), good()}, 200, goodAnswer, 4, "3", 2625 * time.Millisecond, 4375 * time.Millisecond},
+		{"six times 503", []canned{status(503)}, 503, `{"error":{"message":"status 503"}}`, 6, "5", 11625 * time.Millisecond, 19375 * time.Millisecond},
+		{"six times nothing", []canned{broken()}, 502, `{"detail":"Upstream model server request failed"}`, 6, "", 11625 * time.Millisecond, 19375 * time.Millisecond},
+		{"400 is final", []canned{status(400)}, 400, `{"error":{"message":"status 400"}}`, 1, "0", 0, 0},
+		{"404 is final", []canned{status(404)}, 404, `{"error":{"message":"status 404"}}`, 1, "0", 0, 0},
+		{"422 is final", []canned{status(422)}, 422, `{"error":{"message":"status 422"}}`, 1, "0", 0, 0},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -248,7 +260,7 @@ func TestRolloutDeletedDuringACall(t *testing.T) {
 	var b *bench
 	b = newBench(t, func(r *http.Request) (*http.Response, error) {
 		b.want(http.MethodDelete, "/api/rollouts/r", "", 204)
-		return good()
+		return good().answer()
 	}, nil)
 	if got, want := b.want(http.MethodPost, chatPath, "{}", 404), `{"detail":"Rollout not found: r"}`; got != want {
 		t.Errorf("body %s, want %s", got, want)
@@ -272,7 +284,7 @@ func TestEndpointChoice(t *testing.T) {
 			var asked []string
 			b := newBench(t, func(r *http.Request) (*http.Response, error) {
 				asked = append(asked, r.URL.Host)
-				return good()
+				return good().answer()
 			}, nil)
 			b.want(http.MethodDelete, "/api/models", "", 200)
 			var hosts []string
@@ -301,7 +313,7 @@ func TestModelOfCalls(t *testing.T) {
 			return nil, err
 		}
 		asked = append(asked, body.Model)
-		return good()
+		return good().answer()
 	}, func(_ *gateway.Config, c *llmproxy.Config) { c.ModelsGap = -1 }) // of which TestModelsAreReplaced tells
 	call := func(status int) string {
 		t.Helper()
@@ -328,7 +340,7 @@ func TestModelOfCalls(t *testing.T) {
 func TestModelsAreReplaced(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, func(*http.Request) (*http.Response, error) { return good() }, nil)
+		b := newBench(t, func(*http.Request) (*http.Response, error) { return good().answer() }, nil)
 		b.want(http.MethodDelete, "/api/models", "", 200)
 		done := make(chan struct{})
 		go func() {
@@ -350,7 +362,7 @@ func TestPauseOfCalls(t *testing.T) {
 		b := newBench(t, func(*http.Request) (*http.Response, error) {
 			inside <- struct{}{}
 			<-release
-			return good()
+			return good().answer()
 		}, nil)
 		state := func(want string) {
 			t.Helper()
@@ -423,7 +435,7 @@ func TestPauseEndsRetries(t *testing.T) {
 			if asked == 2 {
 				b.want(http.MethodPost, "/proxy/pause", "{}", 200)
 			}
-			return status(503)()
+			return status(503).answer()
 		}, nil)
 		b.want(http.MethodPost, chatPath, "{}", 503)
 		if asked != 2 {
@@ -488,9 +500,9 @@ func TestOtherDialects(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, func(r *http.Request) (*http.Response, error) {
 		if r.URL.Path != "/v1/chat/completions" {
-			return status(404)()
+			return status(404).answer()
 		}
-		return good()
+		return good().answer()
 	}, nil)
 	at := strings.Replace(chatPath, "chat/completions", "messages", 1)
 	got := b.want(http.MethodPost, at, `{"model":"x","max_tokens":5,"messages":[{"role":"user","content":"2+2"}]}`, 200)

@@ -69,9 +69,9 @@ func conversationOf(s *agl.Span) (c conversation) {
 // request returns the body of a chat completion that says what was asked.
 func (c *conversation) request(model jsonx.Raw, a agl.Attributes) jsonx.Raw {
 	out := appendMember([]byte{'{'}, "model", model)
-	out = appendMember(out, "messages", appendList(nil, c.asked))
+	out = appendMember(out, "messages", listOf(c.asked))
 	if len(c.tools) > 0 {
-		out = appendMember(out, "tools", appendList(nil, c.tools))
+		out = appendMember(out, "tools", listOf(c.tools))
 	}
 	var parameters agl.Attributes
 	for _, p := range a {

@@ -90,11 +90,11 @@ func (p *parts) fromChunks(chunks []jsonx.Raw) {
 			}
 		}
 	}
-	p.response = appendList(nil, sampled)
+	p.response = listOf(sampled)
 }
 
-func appendList(dst []byte, elements []jsonx.Raw) []byte {
-	dst = append(dst, '[')
+func listOf(elements []jsonx.Raw) []byte {
+	dst := []byte{'['}
 	for i, e := range elements {
 		if i > 0 {
 			dst = append(dst, ',')
