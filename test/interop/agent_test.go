@@ -34,7 +34,7 @@ func TestAgentsOfResources(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			m := newVLLM(t, accountant)
-			s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url)
+			s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url, "--litellm-spans")
 			_, err := s.client.AddResources(t.Context(), agl.NamedResources{{Name: "llm", Resource: agl.ProxyLLM{
 				Endpoint: s.url + tt.suffix, Model: "agent", APIKey: new("none"), SamplingParameters: json.RawMessage(`{"temperature":0.5}`),
 			}}})
@@ -68,19 +68,21 @@ func TestAgentsOfResources(t *testing.T) {
 func seenOnce(t *testing.T, s *server, id string, said []generation, streamed, watched bool) {
 	t.Helper()
 	spans := s.spans(t, id)
-	var proxied []agl.Span
+	var proxied, companions []agl.Span
 	others := map[string]int{}
 	for _, span := range spans {
 		if _, ours := span.Attributes.Get(semconv.CallBackend); ours {
 			proxied = append(proxied, span)
+		} else if span.Name == "raw_gen_ai_request" {
+			companions = append(companions, span)
 		} else {
 			others[span.Name]++
 		}
 	}
 	delete(others, annotation)                  // the reward
 	delete(others, "anthropic.messages.create") // which that client records by itself
-	if len(proxied) != len(said) || len(others) > 0 && !watched {
-		t.Fatalf("%d spans of the proxy, want %d; and others: %v", len(proxied), len(said), others)
+	if len(proxied) != len(said) || len(companions) != len(said) || len(others) > 0 && !watched {
+		t.Fatalf("%d spans of the proxy with %d companions, want %d; and others: %v", len(proxied), len(companions), len(said), others)
 	}
 	calls, err := adapter.Calls(spans)
 	if err != nil || len(calls) != len(said) {
@@ -92,18 +94,21 @@ func seenOnce(t *testing.T, s *server, id string, said []generation, streamed, w
 			t.Errorf("call %d is %+v, want that of the proxy, and the reward with the last", i, c)
 		}
 	}
-	if watched && streamed {
-		return // what the other tracer recorded of a stream has no ids, and some readers prefer it
-	}
 	var want []triplet
 	for _, g := range said {
 		want = append(want, g.triplet())
 	}
 	want[len(want)-1].Reward = new(0.75)
-	var python struct{ Triplets []triplet }
+	var python struct{ Triplets, Proxied []triplet }
 	// The reader of messages gives up on what the watching tracer writes of tools
 	// that Anthropic's client was given.
 	call(t, "reading", map[string]any{"url": s.url, "rollout": id, "messages": false}, &python)
+	if diff := cmp.Diff(want, python.Proxied); diff != "" {
+		t.Errorf("triplets of %s as Python's adapter for proxies reads them (-model +reader):\n%s", id, diff)
+	}
+	if watched && streamed {
+		return // what the other tracer recorded of a stream has no ids, and the default adapter prefers it
+	}
 	if diff := cmp.Diff(want, python.Triplets); diff != "" {
 		t.Errorf("triplets of %s as the default adapter of Python reads them (-model +reader):\n%s", id, diff)
 	}

@@ -47,7 +47,7 @@ func accountant(c conversation) reply {
 	case len(results) == 1:
 		return reply{text: "It is **" + results[0] + "**.\n\n\tGrüße — 四百六十二 👍 \n"}
 	case strings.HasSuffix(c.said(), questions[1]):
-		return reply{text: "  four hundred\r\n\"sixty-two\"  \\"}
+		return reply{text: "  four hundred\r\n\"sixty-two\", isn't it?\u2028\x1b \\"}
 	case len(c.Tools) == 0:
 		return reply{text: "About 460. "}
 	}
@@ -111,7 +111,7 @@ func TestPythonClients(t *testing.T) {
 			for _, awaited := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s %s awaited=%t", dialect, mode, awaited), func(t *testing.T) {
 					t.Parallel()
-					converse(t, dialect, mode, func(t *testing.T, arguments map[string]any) []step {
+					converse(t, dialect, mode, "header", func(t *testing.T, arguments map[string]any) []step {
 						arguments["awaited"] = awaited
 						var steps []step
 						call(t, "conversing", arguments, &steps)
@@ -136,7 +136,7 @@ func TestTypeScriptClients(t *testing.T) {
 			}
 			t.Run(dialect+" "+mode, func(t *testing.T) {
 				t.Parallel()
-				converse(t, dialect, mode, func(t *testing.T, arguments map[string]any) []step {
+				converse(t, dialect, mode, "path", func(t *testing.T, arguments map[string]any) []step {
 					var steps []step
 					callNode(t, node, "conversing", arguments, &steps)
 					return steps
@@ -155,7 +155,7 @@ func TestLiteLLM(t *testing.T) {
 		for _, mode := range []string{"whole", "stream", "helper"} {
 			t.Run(provider+" "+mode, func(t *testing.T) {
 				t.Parallel()
-				converse(t, "litellm", mode, func(t *testing.T, arguments map[string]any) []step {
+				converse(t, "litellm", mode, "baggage", func(t *testing.T, arguments map[string]any) []step {
 					arguments["awaited"], arguments["provider"] = true, provider
 					var steps []step
 					call(t, "conversing", arguments, &steps)
@@ -170,15 +170,20 @@ const secret = "s3cret"
 
 // converse has a client ask both questions, and looks at what it understood and
 // at what is in the store.
-func converse(t *testing.T, dialect, mode string, talk func(*testing.T, map[string]any) []step) {
+func converse(t *testing.T, dialect, mode, naming string, talk func(*testing.T, map[string]any) []step) {
 	t.Helper()
 	m := newVLLM(t, accountant)
 	m.fragment = 11
-	s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url, "--auth-token", secret)
+	flags := []string{"--model", "agent=" + m.url, "--auth-token", secret}
+	companions := mode != "helper"
+	if companions {
+		flags = append(flags, "--litellm-spans")
+	}
+	s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), flags...)
 	at := s.admitted(t)
-	steps := talk(t, map[string]any{
-		"url": at.url, "key": at.token, "model": "agent", "dialect": dialect, "mode": mode, "questions": questions, "agent": "accountant",
-	})
+	arguments := map[string]any{"key": at.token, "model": "agent", "dialect": dialect, "mode": mode, "questions": questions}
+	arguments["url"], arguments["headers"] = named(at.url, "accountant", naming)
+	steps := talk(t, arguments)
 	said := m.until(t, len(steps))
 	understood(t, dialect, mode, steps, said)
 	for _, g := range said {
@@ -186,7 +191,19 @@ func converse(t *testing.T, dialect, mode string, talk func(*testing.T, map[stri
 			t.Errorf("the backend was told the key %q", key)
 		}
 	}
-	recorded(t, s, at, said, mode != "whole")
+	recorded(t, s, at, said, mode != "whole", companions)
+}
+
+// named says in one of its ways which agent calls: in a header of ours, in
+// baggage as W3C has it, or in the path.
+func named(url, agent, way string) (string, map[string]string) {
+	switch way {
+	case "header":
+		return url, map[string]string{"X-Agl-Agent": agent}
+	case "baggage":
+		return url, map[string]string{"Baggage": "other=x,agl.agent=" + agent}
+	}
+	return url + "/agent/" + agent, map[string]string{}
 }
 
 // admission is an attempt, the base of its address, and its token.
@@ -264,16 +281,24 @@ func understood(t *testing.T, dialect, mode string, steps []step, said []generat
 // recorded compares the spans of an attempt with what the model read and
 // sampled: one span a call, with the very same ids; and has the adapters of
 // both sides read them.
-func recorded(t *testing.T, s *server, at admission, said []generation, streamed bool) {
+func recorded(t *testing.T, s *server, at admission, said []generation, streamed, companions bool) {
 	t.Helper()
 	s.reward(t, at, 0.75)
 	spans := s.spans(t, at.RolloutID)
-	if len(spans) != len(said)+1 {
-		var names []string
-		for i := range spans {
-			names = append(names, spans[i].Name)
+	names := map[string]int{}
+	var own []agl.Span // of the calls
+	for _, span := range spans {
+		names[span.Name]++
+		if span.Name == semconv.SpanModelCall {
+			own = append(own, span)
 		}
-		t.Fatalf("spans are %q, want one for each of %d calls and the reward", names, len(said))
+	}
+	want := map[string]int{semconv.SpanModelCall: len(said), annotation: 1}
+	if companions {
+		want["raw_gen_ai_request"] = len(said)
+	}
+	if diff := cmp.Diff(want, names); diff != "" {
+		t.Fatalf("spans of %d calls and a reward (-want +got):\n%s", len(said), diff)
 	}
 	calls, err := adapter.Calls(spans)
 	if err != nil || len(calls) != len(said) {
@@ -281,7 +306,10 @@ func recorded(t *testing.T, s *server, at admission, said []generation, streamed
 	}
 	var triplets []triplet
 	for i, g := range said {
-		checkSpan(t, spans[i], g, streamed)
+		checkSpan(t, own[i], g, streamed)
+		if name, _ := own[i].Attributes.String(semconv.GenAIAgentName); name != "accountant" {
+			t.Errorf("call %d is of the agent %q", i, name)
+		}
 		if !calls[i].Usable() {
 			t.Errorf("call %d cannot be trained on: %s, %s", i, calls[i].Problem, calls[i].Detail)
 		}
@@ -293,9 +321,17 @@ func recorded(t *testing.T, s *server, at admission, said []generation, streamed
 		t.Fatal(err)
 	}
 	compareTriplets(t, "our adapter", triplets, ours)
-	var python struct{ Triplets json.RawMessage }
+	var python struct{ Triplets, Proxied json.RawMessage }
 	call(t, "reading", map[string]any{"url": strings.Replace(s.url, "://", "://agl:"+secret+"@", 1), "rollout": at.RolloutID}, &python)
 	compareTriplets(t, "the default adapter of Python", triplets, python.Triplets)
+	if companions {
+		ours, err := adapter.ProxyTriplets(spans)
+		if err != nil {
+			t.Fatal(err)
+		}
+		compareTriplets(t, "our adapter for proxies", triplets, ours)
+		compareTriplets(t, "the adapter for proxies of Python", triplets, python.Proxied)
+	}
 }
 
 // reward gives the attempt a reward, as an agent in Go does.

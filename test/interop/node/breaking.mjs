@@ -63,7 +63,7 @@ const ways = {
 };
 
 export async function main({ url, key, model, dialect, mode, way, cue, retries }) {
-  const talk = new dialects[dialect](connect({ url, key, dialect, agent: "", maxRetries: retries ?? 0 }), model, mode);
+  const talk = new dialects[dialect](connect({ url, key, dialect, headers: {}, maxRetries: retries ?? 0 }), model, mode);
   talk.ask("What is (12+30)·(5+6)?");
   return await ways[way](talk, cue);
 }

@@ -299,13 +299,13 @@ class Messages extends Talk {
 
 export const dialects = { chat: Chat, completions: Completions, responses: Responses, messages: Messages };
 
-export function connect({ url, key, dialect, agent, ...more }) {
-  const options = { apiKey: key, maxRetries: 0, defaultHeaders: { "x-agl-agent": agent }, ...more };
+export function connect({ url, key, dialect, headers, ...more }) {
+  const options = { apiKey: key, maxRetries: 0, defaultHeaders: headers, ...more };
   return dialect === "messages" ? new Anthropic({ ...options, baseURL: url }) : new OpenAI({ ...options, baseURL: `${url}/v1` });
 }
 
-export async function main({ url, key, model, dialect, mode, questions, agent }) {
-  const talk = new dialects[dialect](connect({ url, key, dialect, agent }), model, mode);
+export async function main({ url, key, model, dialect, mode, questions, headers }) {
+  const talk = new dialects[dialect](connect({ url, key, dialect, headers }), model, mode);
   for (const question of questions) await talk.turn(question);
   return talk.steps;
 }

@@ -305,14 +305,14 @@ class LiteLLM(Chat):
 DIALECTS = {"chat": Chat, "completions": Completions, "responses": Responses, "messages": Messages, "litellm": LiteLLM}
 
 
-def connect(url, key, dialect, awaited, agent, **more):
-    options = {"api_key": key, "max_retries": 0, "default_headers": {"x-agl-agent": agent}, **more}
+def connect(url, key, dialect, awaited, headers, **more):
+    options = {"api_key": key, "max_retries": 0, "default_headers": headers, **more}
     if dialect == "messages":
         return (anthropic.AsyncAnthropic if awaited else anthropic.Anthropic)(base_url=url, **options)
     return (openai.AsyncOpenAI if awaited else openai.OpenAI)(base_url=url + "/v1", **options)
 
 
-def main(url, key, model, dialect, mode, awaited, questions, agent, provider=None):
+def main(url, key, model, dialect, mode, awaited, questions, headers, provider=None):
     async def talk(client):
         talk = DIALECTS[dialect](client, model, mode)
         for question in questions:
@@ -322,9 +322,8 @@ def main(url, key, model, dialect, mode, awaited, questions, agent, provider=Non
     async def run():
         if provider:
             base = url if provider == "anthropic" else url + "/v1"
-            headers = {"x-agl-agent": agent}
             return await talk({"model": f"{provider}/{model}", "api_base": base, "api_key": key, "max_retries": 0, "extra_headers": headers})
-        async with opened(connect(url, key, dialect, awaited, agent)) as client:
+        async with opened(connect(url, key, dialect, awaited, headers)) as client:
             return await talk(client)
 
     return asyncio.run(run())

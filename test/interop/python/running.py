@@ -143,7 +143,7 @@ class Caller(agl.LitAgent):
 async def converse(task, llm):
     """Talks to the model at an address, as far as it is given, and returns a reward."""
     dialect = task["dialect"]
-    async with conversing.connect(llm.endpoint.removesuffix("/v1"), llm.api_key, dialect, True, "accountant") as client:
+    async with conversing.connect(llm.endpoint.removesuffix("/v1"), llm.api_key, dialect, True, {"x-agl-agent": "accountant"}) as client:
         talk = conversing.DIALECTS[dialect](client, llm.model, task["mode"])
         for question in task["questions"]:
             await talk.turn(question)
