@@ -110,6 +110,7 @@ func (r *Recording) ordered() []recorded {
 	calls := slices.Clone(r.calls)
 	slices.SortStableFunc(calls, func(a, b recorded) int { return cmp.Compare(a.SequenceID, b.SequenceID) })
 	counts := map[string]*recorded{} // by response id
+	bySpan := map[string]*recorded{} // of the proxy, which may store a companion below its span
 	var proxied *recorded
 	for i := range calls {
 		c := &calls[i]
@@ -118,7 +119,7 @@ func (r *Recording) ordered() []recorded {
 		switch {
 		case c.source == sourceProxy:
 			proxied = c
-			counts[c.ResponseID] = c
+			counts[c.ResponseID], bySpan[c.SpanID] = c, c
 		case first == nil || first.source != sourceProxy && !first.Usable() && c.Usable():
 			counts[c.ResponseID] = c
 		}
@@ -129,6 +130,8 @@ func (r *Recording) ordered() []recorded {
 		case c.source == sourceProxy:
 			// It saw the bytes of the answer, and two calls are two to it even if
 			// a backend repeats its ids.
+		case bySpan[c.parent] != nil:
+			c.duplicate = bySpan[c.parent]
 		case c.ResponseID != "":
 			if first := counts[c.ResponseID]; first != c {
 				c.duplicate = first
