@@ -50,7 +50,8 @@ func (c *Call) Usable() bool { return c.Problem == "" }
 // tracer recorded a call that the proxy recorded too, the proxy's span counts.
 //
 // A reward belongs to the last call before it, by sequence id, that has none
-// yet. An error means that a span carries a reward that cannot be read.
+// yet. An error means that a span carries a reward that cannot be read; the
+// calls come with it all the same, without the rewards from there on.
 func Calls(spans []agl.Span) ([]Call, error) {
 	var r Recording
 	r.Add(spans...)

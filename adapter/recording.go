@@ -143,7 +143,8 @@ func (r *Recording) ordered() []recorded {
 	return calls
 }
 
-// Calls returns the model calls, as the function [Calls] does.
+// Calls returns the model calls, as the function [Calls] does. With an error, of a
+// reward that cannot be read, come the calls without the rewards from there on.
 func (r *Recording) Calls() ([]Call, error) {
 	var calls []Call
 	for _, c := range r.ordered() {
@@ -153,7 +154,7 @@ func (r *Recording) Calls() ([]Call, error) {
 	}
 	for _, reward := range r.byOrder() {
 		if reward.err != nil {
-			return nil, reward.err
+			return calls, reward.err
 		}
 		reward.assign(calls)
 	}

@@ -108,7 +108,10 @@ type workers struct {
 	policy *arms
 	// fails tells which rollouts crash; nil means none.
 	fails func(member int) bool
-	calls atomic.Int64
+	// beside are spans that every attempt records beside its own; sequence ids
+	// are those of the agent's.
+	beside []agl.SpanCore
+	calls  atomic.Int64
 }
 
 // start runs some workers until the test ends.
@@ -170,7 +173,11 @@ func (w *workers) work(ctx context.Context, r agl.AttemptedRollout) error {
 		}}
 		now := agl.Seconds(time.Now())
 		id := r.Attempt.AttemptID
-		if _, err := w.store.AddSpans(ctx, []agl.Span{call.Span(r.RolloutID, id, 1, now), final.Span(r.RolloutID, id, 2, now)}); err != nil {
+		spans := []agl.Span{call.Span(r.RolloutID, id, 1, now), final.Span(r.RolloutID, id, 2, now)}
+		for i := range w.beside {
+			spans = append(spans, w.beside[i].Span(r.RolloutID, id, 1, now))
+		}
+		if _, err := w.store.AddSpans(ctx, spans); err != nil {
 			return err
 		}
 	}

@@ -165,10 +165,7 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	if err != nil {
 		return err
 	}
-	rows, counts, err := makeRows(outcomes, advantages)
-	if err != nil {
-		return err
-	}
+	rows, counts := makeRows(outcomes, advantages)
 	trained := time.Now()
 	if len(rows) > 0 {
 		metrics, err := t.Learner.Update(ctx, learner.Batch{Rows: rows, Options: learner.Options{
@@ -182,7 +179,8 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 		maps.Copy(s.Metrics, metrics)
 	} else {
 		t.env.Logger.WarnContext(ctx, "step skipped: nothing to train on", "run_id", t.run.RunID, "step", number,
-			"groups", stats.Groups, "groups_constant", stats.GroupsConstant, "unrewarded", stats.Unrewarded)
+			"groups", stats.Groups, "groups_constant", stats.GroupsConstant, "unrewarded", stats.Unrewarded,
+			"calls", counts.calls, "left_out", counts.problems, "see", "agl rollouts explain --run "+t.run.RunID)
 	}
 	if stats.Usable > 0 {
 		s.Reward = &stats.RewardMean

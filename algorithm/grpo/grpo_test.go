@@ -18,6 +18,7 @@ import (
 	"agentlightning/algorithm/grpo"
 	"agentlightning/learner"
 	"agentlightning/rl"
+	"agentlightning/semconv"
 	"agentlightning/store"
 	"agentlightning/store/engine"
 	"agentlightning/store/memory"
@@ -216,6 +217,36 @@ func TestFailedRolloutsAreLeftOut(t *testing.T) {
 				t.Errorf("advantages of task %d sum to %v, want 0 over the members that finished", task, sum)
 			}
 		}
+	}
+}
+
+// TestCallsAreLeftOutByName gives every attempt a call that was cut off, and a
+// reward on the way that cannot be read.
+func TestCallsAreLeftOutByName(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.work.beside = []agl.SpanCore{
+		{Name: semconv.SpanModelCall, Attributes: agl.Attributes{{Key: semconv.CallProblem, Value: semconv.ProblemTruncated}}},
+		{Name: semconv.SpanModelCall},
+		{Name: semconv.SpanAnnotation, Attributes: agl.Attributes{{Key: semconv.RewardName(0), Value: "half"}}},
+	}
+	b.work.start(t)
+	c := config(b, "")
+	c.Steps = 1
+	var last grpo.Step
+	c.OnStep = func(s grpo.Step) { last = s }
+	if err := train(t, c, b.env); err != nil {
+		t.Fatal(err)
+	}
+	for name, want := range map[string]float64{
+		"calls": 96, "calls_left_out": 64, "calls_left_out_truncated": 32, "calls_left_out_token_ids_missing": 32,
+	} {
+		if got := last.Metrics[name]; got != want {
+			t.Errorf("metric %s is %v, want %v", name, got, want)
+		}
+	}
+	if rows := last.Metrics["rows"]; rows == 0 || len(b.policy.batches[0].Rows) != int(rows) {
+		t.Errorf("%v rows were trained on, want those of the good calls", rows)
 	}
 }
 

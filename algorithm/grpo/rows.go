@@ -1,8 +1,6 @@
 package grpo
 
 import (
-	"fmt"
-
 	"agentlightning/adapter"
 	"agentlightning/algorithm"
 	"agentlightning/learner"
@@ -11,16 +9,21 @@ import (
 
 // counts say what became of the model calls of a step.
 type counts struct {
-	calls        int // recorded
-	problems     int // left out: flagged, or without ids
-	noLogprobs   int // rows left out for want of log-probabilities
-	mismatches   int // calls whose prompt does not continue what was said before
-	rows, tokens int // rows trained on; tokens sampled in all calls
+	calls        int            // recorded
+	problems     map[string]int // left out: flagged, or without ids
+	noLogprobs   int            // rows left out for want of log-probabilities
+	mismatches   int            // calls whose prompt does not continue what was said before
+	rows, tokens int            // rows trained on; tokens sampled in all calls
 }
 
 func (c counts) add(to map[string]float64) {
 	to["calls"] = float64(c.calls)
-	to["calls_left_out"] = float64(c.problems)
+	left := 0
+	for problem, n := range c.problems {
+		to["calls_left_out_"+problem] = float64(n)
+		left += n
+	}
+	to["calls_left_out"] = float64(left)
 	to["rows_without_logprobs"] = float64(c.noLogprobs)
 	to["prefix_mismatches"] = float64(c.mismatches)
 	to["rows"] = float64(c.rows)
@@ -29,19 +32,18 @@ func (c counts) add(to map[string]float64) {
 
 // makeRows turns the calls of the rollouts that have an advantage into rows.
 // The order of the rows is that of the outcomes.
-func makeRows(outcomes []algorithm.Outcome, advantages []rl.Advantage) ([]learner.Row, counts, error) {
+func makeRows(outcomes []algorithm.Outcome, advantages []rl.Advantage) ([]learner.Row, counts) {
 	var rows []learner.Row
-	var n counts
+	n := counts{problems: map[string]int{}}
 	for i, o := range outcomes {
-		calls, err := adapter.Calls(o.Spans)
-		if err != nil {
-			return nil, n, fmt.Errorf("calls of rollout %s: %w", o.Rollout.RolloutID, err)
-		}
+		// Rewards on the way are not used here, so one that cannot be read does
+		// no harm; that of the rollout was read before.
+		calls, _ := adapter.Calls(o.Spans)
 		for i := range calls {
 			n.calls++
 			n.tokens += len(calls[i].ResponseIDs)
 			if !calls[i].Usable() {
-				n.problems++
+				n.problems[calls[i].Problem]++
 			}
 		}
 		if !advantages[i].Used {
@@ -61,7 +63,7 @@ func makeRows(outcomes []algorithm.Outcome, advantages []rl.Advantage) ([]learne
 		}
 	}
 	n.rows = len(rows)
-	return rows, n, nil
+	return rows, n
 }
 
 // spread puts an advantage on every sampled token.
