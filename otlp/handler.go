@@ -143,7 +143,7 @@ func (h *handler) read(r *http.Request, kind string) (ptrace.Traces, error) {
 	if kind == protobuf {
 		if err = req.UnmarshalProto(body); err != nil {
 			var padded []byte
-			if padded, err = padIDs(body); err == nil {
+			if padded, err = PadIDs(body); err == nil {
 				req = ptraceotlp.NewExportRequest()
 				err = req.UnmarshalProto(padded)
 			}

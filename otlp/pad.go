@@ -43,9 +43,10 @@ var idRewrite = &rewrite{nested: map[protowire.Number]*rewrite{
 	}},
 }}
 
-// padIDs returns the export request with short ids filled up with zeros on the
-// left. The protocol takes such ids, the decoder does not.
-func padIDs(raw []byte) ([]byte, error) { return idRewrite.message(nil, raw) }
+// PadIDs returns an export request, as protobuf, with short ids filled up with
+// zeros on the left. The store's protocol takes such ids, the decoders of
+// OpenTelemetry do not.
+func PadIDs(raw []byte) ([]byte, error) { return idRewrite.message(nil, raw) }
 
 func (r *rewrite) message(dst, raw []byte) ([]byte, error) {
 	for len(raw) > 0 {

@@ -102,3 +102,27 @@ func TestOptionsOfRelease03ThatMeanNothing(t *testing.T) {
 		}
 	}
 }
+
+// TestEveryOptionOfRelease03 starts the server by the name and the options that
+// its users have in their scripts.
+func TestEveryOptionOfRelease03(t *testing.T) {
+	t.Parallel()
+	for _, level := range []string{"DEBUG", "INFO", "WARNING", "ERROR"} {
+		file := filepath.Join(t.TempDir(), "agl.log")
+		ctx, stop := context.WithCancel(t.Context())
+		var out, errs syncBuffer
+		done := startCommand(ctx, []string{
+			"store", "--host", "127.0.0.1", "--port", "0", "--cors-origin", "http://a", "--cors-origin", "http://b",
+			"--log-level", level, "--tracker", "prometheus", "console", "--n-workers", "2", "--backend", "memory",
+			"--mongo-uri", "mongodb://localhost:27017/?replicaSet=rs0", "--log-file", file,
+		}, &out, &errs)
+		awaitURL(t, done, &out, &errs)
+		stop()
+		if status := <-done; status != 0 {
+			t.Errorf("agl store --log-level %s ended with %d: %s", level, status, errs.String())
+		}
+	}
+	if status, _, stderr := run(t, "store", "--backend", "mongo", "--port", "0"); status != 2 || !strings.Contains(stderr, "--backend mongo: not supported yet; use --db") {
+		t.Errorf("agl store --backend mongo = %d %q, want a refusal that says what to use", status, stderr)
+	}
+}

@@ -70,6 +70,7 @@ func NewServer(in *otlp.Receiver, c Config) *grpc.Server {
 		grpc.ConnectionTimeout(handshakeTimeout),
 		grpc.KeepaliveParams(keepalive.ServerParameters{MaxConnectionIdle: idleTimeout, Time: pingTime, Timeout: pingTimeout}),
 		grpc.UnaryInterceptor(c.intercept),
+		grpc.ForceServerCodecV2(newCodec()),
 	}
 	if c.TLS != nil {
 		options = append(options, grpc.Creds(credentials.NewTLS(c.TLS.Clone())))

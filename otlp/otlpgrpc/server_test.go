@@ -1,10 +1,13 @@
 package otlpgrpc_test
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"net"
+	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
+	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
 	"go.opentelemetry.io/collector/pdata/ptrace"
 	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"go.opentelemetry.io/otel/attribute"
@@ -23,8 +27,10 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
+	"google.golang.org/grpc/mem"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	agl "agentlightning"
 	"agentlightning/otlp"
@@ -255,11 +261,134 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-func TestLogsAreNotServed(t *testing.T) {
+func TestOtherSignalsAreNotServed(t *testing.T) {
 	t.Parallel()
 	s, _ := newStore(t)
-	client := plogotlp.NewGRPCClient(connect(t, serve(t, s, otlp.Config{}, otlpgrpc.Config{})))
-	if _, err := client.Export(t.Context(), plogotlp.NewExportRequest()); status.Code(err) != codes.Unimplemented {
-		t.Errorf("logs: %v, want %v", err, codes.Unimplemented)
+	conn := connect(t, serve(t, s, otlp.Config{}, otlpgrpc.Config{}))
+	_, logs := plogotlp.NewGRPCClient(conn).Export(t.Context(), plogotlp.NewExportRequest())
+	_, metrics := pmetricotlp.NewGRPCClient(conn).Export(t.Context(), pmetricotlp.NewExportRequest())
+	for name, err := range map[string]error{"logs": logs, "metrics": metrics} {
+		if status.Code(err) != codes.Unimplemented {
+			t.Errorf("%s: %v, want %v", name, err, codes.Unimplemented)
+		}
+	}
+}
+
+// asIs is a codec of messages that are encoded already.
+type asIs struct{}
+
+func (asIs) Marshal(v any) (mem.BufferSlice, error) {
+	return mem.BufferSlice{mem.SliceBuffer(v.([]byte))}, nil
+}
+func (asIs) Unmarshal(mem.BufferSlice, any) error { return nil }
+func (asIs) Name() string                         { return "proto" }
+
+// TestShortIDs exports a span whose ids are short: they are filled up as over HTTP.
+func TestShortIDs(t *testing.T) {
+	t.Parallel()
+	s, r := newStore(t)
+	server := httptest.NewServer(otlp.NewHandler(s, otlp.Config{}))
+	t.Cleanup(server.Close)
+	field := func(num protowire.Number, value []byte) []byte {
+		return protowire.AppendBytes(protowire.AppendTag(nil, num, protowire.BytesType), value)
+	}
+	id := func(key, value string) []byte { // an attribute of the resource
+		return field(1, append(field(1, []byte(key)), field(2, field(1, []byte(value)))...))
+	}
+	export := func(span string) []byte {
+		res := append(id(semconv.RolloutID, r.RolloutID), id(semconv.AttemptID, r.Attempt.AttemptID)...)
+		one := slices.Concat(field(1, []byte{1, 2}), field(2, []byte{3}), field(4, []byte{4}), field(5, []byte(span)))
+		return field(1, append(field(1, res), field(2, field(2, one))...))
+	}
+	resp, err := http.Post(server.URL+otlp.TracesPath, "application/x-protobuf", bytes.NewReader(export("by HTTP")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = resp.Body.Close()
+	byHTTP := spansOf(t, s, r)
+	if len(byHTTP) != 1 {
+		t.Fatalf("over HTTP: %s, %d spans", resp.Status, len(byHTTP))
+	}
+	s, r = newStore(t)
+	conn := connect(t, serve(t, s, otlp.Config{}, otlpgrpc.Config{}))
+	if err := conn.Invoke(t.Context(), otlpgrpc.Method, export("by gRPC"), new([]byte), grpc.ForceCodecV2(asIs{})); err != nil {
+		t.Fatal(err)
+	}
+	got, want := spansOf(t, s, r), byHTTP[0]
+	if len(got) != 1 || got[0].TraceID != strings.Repeat("0", 28)+"0102" || got[0].TraceID != want.TraceID ||
+		got[0].SpanID != want.SpanID || *got[0].ParentID != *want.ParentID {
+		t.Errorf("over gRPC are stored %+v, over HTTP %+v", got, want)
+	}
+	// What is no protobuf is refused, and nothing breaks.
+	err = conn.Invoke(t.Context(), otlpgrpc.Method, []byte("\xff\xff"), new([]byte), grpc.ForceCodecV2(asIs{}))
+	if err == nil || status.Code(err) == codes.OK {
+		t.Errorf("garbage: %v, want an error", err)
+	}
+}
+
+// TestExportersSendMuch has the exporters of the SDK send ten thousand spans in
+// one message, and messages of more than four MiB.
+func TestExportersSendMuch(t *testing.T) {
+	t.Parallel()
+	for _, over := range []string{"HTTP", "gRPC"} {
+		t.Run(over, func(t *testing.T) {
+			t.Parallel()
+			s, r := newStore(t)
+			var exports atomic.Int32
+			var exporter sdktrace.SpanExporter
+			var err error
+			if over == "gRPC" {
+				exporter, err = otlptracegrpc.New(t.Context(), otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(
+					serve(t, s, otlp.Config{}, otlpgrpc.Config{Done: func(codes.Code, time.Duration) { exports.Add(1) }})))
+			} else {
+				handler := otlp.NewHandler(s, otlp.Config{})
+				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+					exports.Add(1)
+					handler.ServeHTTP(w, req)
+				}))
+				t.Cleanup(server.Close)
+				exporter, err = otlptracehttp.New(t.Context(), otlptracehttp.WithEndpointURL(server.URL+otlp.TracesPath))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			const many, large = 10_000, 80
+			provider := sdktrace.NewTracerProvider(
+				sdktrace.WithBatcher(exporter, sdktrace.WithMaxQueueSize(2*many), sdktrace.WithMaxExportBatchSize(many), sdktrace.WithBatchTimeout(time.Hour)),
+				sdktrace.WithResource(resource.NewSchemaless(attribute.String(semconv.RolloutID, r.RolloutID), attribute.String(semconv.AttemptID, r.Attempt.AttemptID))))
+			tracer := provider.Tracer("test")
+			for i := range many {
+				_, span := tracer.Start(t.Context(), "small")
+				span.SetAttributes(attribute.Int("n", i))
+				span.End()
+			}
+			if err := provider.ForceFlush(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			text := strings.Repeat("x", 64<<10)
+			for range large { // five MiB together
+				_, span := tracer.Start(t.Context(), "large")
+				span.SetAttributes(attribute.String("text", text))
+				span.End()
+			}
+			if err := provider.Shutdown(t.Context()); err != nil {
+				t.Fatal(err)
+			}
+			spans := spansOf(t, s, r)
+			if len(spans) != many+large || exports.Load() != 2 {
+				t.Fatalf("%d spans are stored by %d exports, want %d by 2", len(spans), exports.Load(), many+large)
+			}
+			for i, span := range spans {
+				if span.SequenceID != int64(i)+1 {
+					t.Fatalf("span %d has the sequence id %d", i, span.SequenceID)
+				}
+				if n, _ := span.Attributes.Get("n"); i < many && n != int64(i) {
+					t.Fatalf("span %d is number %v", i, n)
+				}
+				if got, _ := span.Attributes.Get("text"); i >= many && got != text {
+					t.Fatalf("the text of span %d is not what was sent", i)
+				}
+			}
+		})
 	}
 }
