@@ -27,7 +27,7 @@ const (
 )
 
 // ExplainConfig says how training would read an attempt. The zero value is what
-// algorithm/grpo does.
+// algorithm/pg does.
 type ExplainConfig struct {
 	TrajectoryConfig
 	// Agent is searched in the names of agents whose calls are trained on; nil

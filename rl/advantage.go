@@ -24,7 +24,7 @@ const (
 	// A group of one has mean 0 and std 1.
 	GRPO Estimator = "grpo"
 	// RLOO is r less the mean of the others, which is (r - mean)·k/(k-1)
-	// (arXiv:2402.14740, equation 8). A group of one has baseline 0.
+	// (the RLOO estimator of arXiv:2402.14740). A group of one has baseline 0.
 	RLOO Estimator = "rloo"
 	// ReinforcePP is r, whitened over the sampled tokens of the batch (REINFORCE++,
 	// arXiv:2501.03262). Groups mean nothing to it.
@@ -33,7 +33,7 @@ const (
 	// batch (REINFORCE++-baseline, arXiv:2501.03262). A group of one has mean 0.
 	ReinforcePPBaseline Estimator = "reinforce_plus_plus_baseline"
 	// ReMax is r less the reward of the greedy rollout of the same task
-	// (arXiv:2310.10505, section 4), which every member must bring.
+	// (arXiv:2310.10505), which every member must bring.
 	ReMax Estimator = "remax"
 	// OPO is r less the mean of the group weighted by sampled tokens (optimal
 	// reward baseline, arXiv:2505.23585). A group of one has baseline 0.

@@ -40,8 +40,8 @@ const (
 	// (arXiv:2507.20673). A is the mean over the sequence.
 	GMPO Surrogate = "gmpo"
 	// CISPO is -clamp(ρ, 1-Low, 1+High)·A·logprob, where the clamped ratio is a
-	// constant: every token keeps a gradient (MiniMax-M1, arXiv:2506.13585,
-	// equation 4).
+	// constant: every token keeps a gradient (the CISPO objective of
+	// MiniMax-M1, arXiv:2506.13585).
 	CISPO Surrogate = "cispo"
 	// DPPO is -A·ρ, without the tokens whose probability the update has moved
 	// by more than High upwards (positive A) or Low downwards (negative A): the

@@ -97,7 +97,7 @@ func (a *assigner) takesPart(r *Rollout) bool {
 			return false
 		}
 	}
-	if r.Final != nil && !finite(*r.Final) {
+	if r.Rejected || r.Final != nil && !finite(*r.Final) {
 		return false
 	}
 	switch a.config.OnFailure {
@@ -177,7 +177,7 @@ func (a *assigner) addMembers(i int) {
 }
 
 func (a *assigner) member(r *Rollout, earned []Earned, role string) rl.Member {
-	m := rl.Member{Group: r.Group, Failed: r.Failed, Baseline: r.Baseline}
+	m := rl.Member{Group: r.Group, Failed: r.Failed, Rejected: r.Rejected, Baseline: r.Baseline}
 	if role != "" {
 		m.Group += "\x00" + role
 	}

@@ -58,9 +58,9 @@ func (t *trace) reward(value float64, links ...string) {
 
 func read(t *testing.T, id, group string, spans trace) credit.Rollout {
 	t.Helper()
-	r, err := credit.Read(id, group, spans)
-	if err != nil {
-		t.Fatal(err)
+	r := credit.Read(id, group, spans)
+	if len(r.Unreadable) > 0 {
+		t.Fatal(r.Unreadable)
 	}
 	return r
 }
@@ -164,8 +164,13 @@ func TestLinksOfSteps(t *testing.T) {
 	spans.add(semconv.SpanAnnotation,
 		agl.Attribute{Key: semconv.RewardName(0), Value: "primary"}, agl.Attribute{Key: semconv.RewardValue(0), Value: 1.0},
 		agl.Attribute{Key: semconv.LinkKeyMatch(0), Value: "span_id"})
-	if _, err := credit.Read("ro-1", "g", spans); err == nil || !strings.Contains(err.Error(), "link 0") {
-		t.Errorf("half a link: %v, want an error that names it", err)
+	r = credit.Read("ro-1", "g", spans)
+	if len(r.Unreadable) != 1 || !strings.Contains(r.Unreadable[0].Error(), "link 0") || r.Final != nil || len(r.Rewards) != 2 {
+		t.Errorf("half a link: %+v, want it named, no final reward, and the other rewards as they are", r)
+	}
+	spans.reward(1)
+	if r = credit.Read("ro-1", "g", spans); r.Final == nil || *r.Final != 1 || len(r.Unreadable) != 1 {
+		t.Errorf("a good reward after it: final %v, want 1", r.Final)
 	}
 }
 

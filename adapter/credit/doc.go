@@ -4,7 +4,7 @@
 // Everything is read from stored spans, so that another rule can be looked at,
 // and trained with, without running an agent again:
 //
-//	rollout, err := credit.Read(id, group, spans)        // calls and rewards of an attempt
+//	rollout := credit.Read(id, group, spans)             // calls and rewards of an attempt
 //	assigned, err := credit.Assign(rollouts, rule, how)  // advantages of a batch
 //
 // A [Rule] is one of [Identical], [LastCall], [Discounted], [StepRewards],

@@ -25,12 +25,7 @@ func attempt(reward float64) []agl.Span {
 func Example() {
 	var rollouts []credit.Rollout
 	for i, reward := range []float64{1, 0} {
-		r, err := credit.Read(fmt.Sprint("ro-", i), "task", attempt(reward))
-		if err != nil {
-			fmt.Println(err)
-			return
-		}
-		rollouts = append(rollouts, r)
+		rollouts = append(rollouts, credit.Read(fmt.Sprint("ro-", i), "task", attempt(reward)))
 	}
 	for _, rule := range []credit.Rule{credit.Identical{}, credit.Discounted{Gamma: 0.5}} {
 		a, err := credit.Assign(rollouts, rule, rl.AdvantageConfig{WithoutStd: true})

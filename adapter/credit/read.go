@@ -20,6 +20,9 @@ type Rollout struct {
 	// Failed tells that the rollout did not end as it should have. [Read] cannot
 	// know; the caller sets it.
 	Failed bool
+	// Rejected tells that a correction took every token of the rollout away; it
+	// takes no part. The caller sets it.
+	Rejected bool
 	// Final is the reward of the attempt, nil when it has none.
 	Final *float64
 	// Dimensions are the parts of the final reward, the primary one first.
@@ -31,6 +34,9 @@ type Rollout struct {
 	Calls []Call
 	// Rewards are all rewards of the attempt, in order, the final one included.
 	Rewards []Reward
+	// Unreadable says of each reward that cannot be read why. When it is the last
+	// one, there is no final reward.
+	Unreadable []error
 }
 
 // Call is one model call and where it stood.
@@ -58,14 +64,10 @@ type Reward struct {
 	Calls  []int
 }
 
-// Read reads the spans of one attempt. An error means that a reward or a link
-// cannot be read.
-func Read(id, group string, spans []agl.Span) (Rollout, error) {
+// Read reads the spans of one attempt.
+func Read(id, group string, spans []agl.Span) Rollout {
 	r := Rollout{ID: id, Group: group}
-	calls, err := adapter.Calls(spans)
-	if err != nil {
-		return r, err
-	}
+	calls, _ := adapter.Calls(spans) // its error is that of a reward, read again below
 	byID := make(map[string]*agl.Span, len(spans))
 	for i := range spans {
 		byID[spans[i].SpanID] = &spans[i]
@@ -80,10 +82,15 @@ func Read(id, group string, spans []agl.Span) (Rollout, error) {
 	slices.SortStableFunc(ordered, func(a, b *agl.Span) int { return cmp.Compare(a.SequenceID, b.SequenceID) })
 	for _, s := range ordered {
 		reward, ok, err := readReward(s)
-		if err != nil {
-			return r, err
+		if err == nil && !ok {
+			continue
 		}
-		if !ok {
+		if err == nil {
+			err = reward.resolve(s, r.Calls, spans)
+		}
+		if err != nil {
+			r.Unreadable = append(r.Unreadable, err)
+			r.Final, r.Dimensions = nil, nil
 			continue
 		}
 		reward.Before = -1
@@ -92,13 +99,10 @@ func Read(id, group string, spans []agl.Span) (Rollout, error) {
 				reward.Before = i
 			}
 		}
-		if err := reward.resolve(s, r.Calls, spans); err != nil {
-			return r, err
-		}
 		r.Rewards = append(r.Rewards, reward)
 		r.Final, r.Dimensions = &reward.Value, reward.Dimensions
 	}
-	return r, nil
+	return r
 }
 
 func readReward(s *agl.Span) (Reward, bool, error) {
@@ -203,6 +207,20 @@ func (r *Rollout) usable() []int {
 		}
 	}
 	return out
+}
+
+// SetFinal replaces the final reward, in everything that rules read: penalties
+// and controls change it so. The rollout must have one, or no reward at all.
+func (r *Rollout) SetFinal(value float64) {
+	r.Final = &value
+	if len(r.Dimensions) > 0 {
+		r.Dimensions = slices.Clone(r.Dimensions)
+		r.Dimensions[0].Value = value
+	}
+	if n := len(r.Rewards); n > 0 {
+		r.Rewards = slices.Clone(r.Rewards)
+		r.Rewards[n-1].Value, r.Rewards[n-1].Dimensions = value, r.Dimensions
+	}
 }
 
 // dimension returns a part of the final reward.

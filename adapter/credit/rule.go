@@ -67,7 +67,8 @@ func (f Func) Credit(group []Rollout) ([][]Earned, error) {
 func (f Func) String() string { return f.Name }
 
 // Identical gives every call the final reward of its rollout, as trainers of
-// both protocols do (arXiv:2508.03680, section 3.3).
+// both protocols do (the identical assignment of Agent Lightning,
+// arXiv:2508.03680).
 type Identical struct{}
 
 // Credit implements [Rule].
@@ -197,8 +198,8 @@ func (l Linked) String() string {
 // AnchorStates gives every call the final reward, and beside it a second
 // advantage among the calls of the group that saw the same state: the discounted
 // sum of the rewards from the call on, less the mean over these calls, divided
-// by their standard deviation, times Weight (GiGPO, arXiv:2505.10978, section
-// 4.2). A state that only one call saw adds nothing.
+// by their standard deviation, times Weight (the step-level advantage of GiGPO,
+// arXiv:2505.10978). A state that only one call saw adds nothing.
 type AnchorStates struct {
 	Gamma  float64
 	Weight float64 // ω of the paper

@@ -10,7 +10,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
-	"agentlightning/algorithm/grpo"
+	"agentlightning/algorithm/pg"
 	"agentlightning/algorithm/sft"
 )
 
@@ -83,7 +83,7 @@ type trainingView struct {
 	rolloutsPerSecond, tokensRate float64
 }
 
-func (v *trainingView) update(s grpo.Step) {
+func (v *trainingView) update(s pg.Step) {
 	if s.Accuracy != nil {
 		v.accuracy = s.Accuracy
 	}
@@ -94,7 +94,7 @@ func (v *trainingView) update(s grpo.Step) {
 	}
 }
 
-func (d *display) training(s grpo.Step, v *trainingView) {
+func (d *display) training(s pg.Step, v *trainingView) {
 	v.update(s)
 	text := "reward "
 	if s.Reward != nil {

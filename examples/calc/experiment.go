@@ -12,7 +12,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
-	"agentlightning/algorithm/grpo"
+	"agentlightning/algorithm/pg"
 	"agentlightning/algorithm/sft"
 	"agentlightning/examples/calc/problem"
 	"agentlightning/learner"
@@ -156,7 +156,7 @@ func (e *experiment) restore(ctx context.Context, env algorithm.Env, run *algori
 		}
 		return p, nil
 	}
-	for name, id := range map[string]*string{sft.Name: &p.Warmup, grpo.Name: &p.Training} {
+	for name, id := range map[string]*string{sft.Name: &p.Warmup, pg.Name: &p.Training} {
 		part, err := env.Store.CreateRun(ctx, agl.Run{Algorithm: name, Seed: e.seed, Config: json.RawMessage("{}")})
 		if err != nil {
 			return p, err
@@ -205,13 +205,17 @@ func (e *experiment) loadWarmup(ctx context.Context, env algorithm.Env, runID st
 func (e *experiment) train(ctx context.Context, env algorithm.Env, runID string) error {
 	var view trainingView
 	begun := false
-	train, err := grpo.New(grpo.Config{
+	method, err := e.trainingMethod(pg.Method{Loss: rl.Loss{Clip: e.plan.clip}})
+	if err != nil {
+		return err
+	}
+	train, err := pg.New(pg.Config{
 		Learner: e.model, Steps: e.plan.steps, Tasks: e.plan.tasks, GroupSize: e.plan.group,
 		LearningRate: e.plan.rate, Epochs: e.plan.epochs, Minibatch: e.plan.minibatch,
-		Loss:    rl.Loss{Clip: e.plan.clip},
+		Method:  method,
 		Rollout: e.plan.limits(), ValidateEvery: e.plan.validateEvery,
 		Checkpoints: filepath.Join(e.folder, "checkpoints"), Seed: e.seed, ShuffleRewards: e.shuffle,
-		OnStep: func(s grpo.Step) {
+		OnStep: func(s pg.Step) {
 			if !begun {
 				e.show.begin("training", max(s.Number-1, 0), s.Of)
 				begun = true

@@ -5,7 +5,11 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
+
+	"agentlightning/adapter/credit"
+	"agentlightning/algorithm/pg"
 )
 
 // The roles that a process can take.
@@ -29,6 +33,8 @@ type options struct {
 	db       string
 	folder   string
 	problems string
+	method   string
+	credit   string
 	port     int
 	agents   int
 	steps    int
@@ -53,7 +59,9 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	f.StringVar(&o.problems, "problems", "", "`FOLDER` with train.jsonl, validation.jsonl and test.jsonl to use instead of generated problems")
 	f.IntVar(&o.port, "port", 4747, "port of the server of --role all; taken, the next free one is used")
 	f.IntVar(&o.agents, "agents", 0, "how many agents work at once; 0 means 64")
-	f.IntVar(&o.steps, "steps", 0, "GRPO steps; 0 means what the example is tuned for")
+	f.IntVar(&o.steps, "steps", 0, "training steps; 0 means what the example is tuned for")
+	f.StringVar(&o.method, "method", "", "train with this `PRESET` as published ("+strings.Join(pg.Presets(), ", ")+"), rather than what the example is tuned for")
+	f.StringVar(&o.credit, "credit", "", "`RULE` that says which call earned what: "+credit.Syntax+"; empty means identical")
 	f.BoolVar(&o.verbose, "verbose", false, "log what the server and the runners do to standard error")
 	err := f.Parse(args)
 	if errors.Is(err, flag.ErrHelp) {
@@ -85,13 +93,35 @@ func (o *options) validate(rest []string) error {
 		return errors.New("--model-endpoint and --model go together")
 	case o.endpoint != "" && o.role != roleAll:
 		return errors.New("--model-endpoint evaluates in one process; leave --role out")
+	case o.method != "" && !slices.Contains(pg.Presets(), o.method):
+		return fmt.Errorf("--method %s: must be one of %v", o.method, pg.Presets())
 	case o.agents < 0:
 		return fmt.Errorf("--agents %d: must be at least 1", o.agents)
 	case o.steps < 0:
 		return fmt.Errorf("--steps %d: must be at least 1", o.steps)
 	}
+	if o.credit != "" {
+		if _, err := credit.Parse(o.credit); err != nil {
+			return fmt.Errorf("--credit: %w", err)
+		}
+	}
 	if o.agents == 0 {
 		o.agents = 64
 	}
 	return nil
+}
+
+// trainingMethod is what --method and --credit ask for, or the tuned one.
+func (o *options) trainingMethod(tuned pg.Method) (pg.Method, error) {
+	m := tuned
+	var err error
+	if o.method != "" {
+		if m, err = pg.Preset(o.method); err != nil {
+			return m, err
+		}
+	}
+	if o.credit != "" {
+		m.Credit, err = credit.Parse(o.credit)
+	}
+	return m, err
 }

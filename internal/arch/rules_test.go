@@ -193,13 +193,14 @@ var rules = []rule{
 		"algorithm": "implements the contract",
 		"learner":   "updates the weights",
 	}},
-	{"algorithm/grpo", "group-relative policy optimisation", reasons{
-		root:        words,
-		"adapter":   "model calls of an attempt",
-		"algorithm": "implements the contract",
-		"learner":   "updates the weights",
-		"rl":        "advantages",
-		"store":     contract,
+	{"algorithm/pg", "policy gradients: GRPO, PPO and their kin", reasons{
+		root:             words,
+		"adapter":        "model calls of an attempt as training rows",
+		"adapter/credit": "what each call earned",
+		"algorithm":      "implements the contract",
+		"learner":        "updates the weights",
+		"rl":             "advantages, corrections, losses",
+		"store":          contract,
 	}},
 
 	// Putting together.
@@ -287,7 +288,7 @@ var free = []string{"examples/", "test/"}
 // sdk is what a program of somebody else imports to write agents and algorithms.
 var sdk = []string{
 	"", "semconv", "store", "storehttp", "agent", "tracer", "emit", "runner",
-	"adapter", "adapter/credit", "rl", "learner", "learner/native", "algorithm", "algorithm/baseline", "algorithm/sft", "algorithm/grpo",
+	"adapter", "adapter/credit", "rl", "learner", "learner/native", "algorithm", "algorithm/baseline", "algorithm/sft", "algorithm/pg",
 	"execution", "trainer",
 }
 

@@ -225,10 +225,7 @@ func readRollout(ctx context.Context, st store.Store, r *agl.Rollout) (credit.Ro
 	if err != nil {
 		return credit.Rollout{}, fmt.Errorf("spans of rollout %s: %w", r.RolloutID, err)
 	}
-	out, err := credit.Read(r.RolloutID, placeOf(r).name(r), spans.Items)
-	if err != nil {
-		return out, fmt.Errorf("rollout %s: %w", r.RolloutID, err)
-	}
+	out := credit.Read(r.RolloutID, placeOf(r).name(r), spans.Items)
 	out.Failed = r.Status != agl.RolloutSucceeded
 	return out, nil
 }
@@ -366,6 +363,11 @@ func (p *preview) table(w io.Writer) error {
 		s := p.assigned[n].Stats
 		fmt.Fprintf(w, "%s, %s: %d of %d rollouts count; %d failed, %d without a reward, %d not finite; %d of %d groups constant, %d too small\n",
 			rule, p.how.Estimator, s.Usable, s.Members, s.Failed, s.Unrewarded, s.NonFinite, s.GroupsConstant, s.Groups, s.GroupsSmall)
+	}
+	for _, r := range p.rollouts {
+		for _, err := range r.Unreadable {
+			fmt.Fprintf(w, "rollout %s: a reward cannot be read: %v\n", r.ID, err)
+		}
 	}
 	fmt.Fprintln(w)
 	tw := tabwriter.NewWriter(w, 0, 8, 2, ' ', 0)

@@ -1,13 +1,14 @@
-// Package grpo trains a policy by comparing rollouts of the same task with one
-// another (Group Relative Policy Optimization, arXiv:2402.03300).
+// Package pg trains a policy by policy gradients: GRPO and its kin, PPO, and what
+// can be put together of their parts.
 //
 // Each step asks the store for a group of rollouts for each of some tasks,
 // waits for them, turns what the proxy recorded into rows of the engine's own
-// token ids, and updates the policy with the clipped objective. Rollouts that
-// failed or were not rewarded are left out and counted; they are never a reward
-// of 0. Every step's metrics and checkpoint belong to a run in the store, from
+// token ids, credits every call with its part of the reward, and updates the
+// policy. How, is a [Method]; [Preset] has the published ones. Rollouts that
+// failed or were not rewarded are left out and counted; they are a reward of 0
+// only when the method says so. Every step's metrics and checkpoint belong to a run in the store, from
 // which it goes on after an interruption.
-package grpo
+package pg
 
 import (
 	"context"
@@ -22,11 +23,10 @@ import (
 	agl "agentlightning"
 	"agentlightning/algorithm"
 	"agentlightning/learner"
-	"agentlightning/rl"
 )
 
 // Name is the name of the algorithm in its runs.
-const Name = "grpo"
+const Name = "pg"
 
 // ErrNoRewards is returned when the first step of an execution ends without a
 // single reward: going on would train on nothing.
@@ -40,7 +40,7 @@ func New(c Config) (algorithm.Algorithm, error) {
 	}
 	return algorithm.Func(func(ctx context.Context, env algorithm.Env) error {
 		if len(env.Train) == 0 {
-			return errors.New("grpo: there are no training tasks")
+			return errors.New("pg: there are no training tasks")
 		}
 		run, err := algorithm.Begin(ctx, env, Name, c.summary(), c.Seed)
 		if err != nil {
@@ -51,7 +51,7 @@ func New(c Config) (algorithm.Algorithm, error) {
 			kept: learner.Checkpoints{Dir: filepath.Join(c.Checkpoints, run.RunID)},
 		}
 		if err := t.train(ctx); err != nil {
-			err = fmt.Errorf("grpo: %w", err)
+			err = fmt.Errorf("pg: %w", err)
 			return run.Finish(ctx, err)
 		}
 		return run.Finish(ctx, nil)
@@ -65,16 +65,21 @@ type training struct {
 	run  *algorithm.Run
 	kept learner.Checkpoints
 
-	path    string   // of the latest checkpoint
-	score   *float64 // of the latest checkpoint
-	pass    int      // over the tasks, which order is that of
-	order   []int
-	pending []string // rollouts of the next step that were asked for before an interruption
+	path  string   // of the latest checkpoint
+	score *float64 // of the latest checkpoint
+	pass  int      // over the tasks, which order is that of
+	order []int
+
+	drawn   int     // tasks drawn in the steps before the one in hand
+	pending []asked // rollouts of the step in hand
+	rounds  int     // how often it asked for more
 }
 
 // state is what a checkpoint keeps beside the weights.
 type state struct {
-	Pending   []string `json:"pending,omitempty"`
+	Drawn     int      `json:"drawn"`
+	Pending   []asked  `json:"pending,omitempty"`
+	Rounds    int      `json:"rounds,omitempty"`
 	BestStep  int      `json:"best_step"`
 	BestScore *float64 `json:"best_score"`
 }
@@ -122,7 +127,8 @@ func (t *training) restore(ctx context.Context) (int, error) {
 	if s.BestScore != nil {
 		t.kept.Restore(s.BestStep, *s.BestScore)
 	}
-	t.path, t.score, t.pending = latest.Path, latest.Score, s.Pending
+	t.path, t.score = latest.Path, latest.Score
+	t.drawn, t.pending, t.rounds = s.Drawn, s.Pending, s.Rounds
 	t.env.Logger.InfoContext(ctx, "run resumed", "run_id", t.run.RunID, "step", latest.Step, "pending", len(s.Pending))
 	return latest.Step, nil
 }
@@ -140,11 +146,7 @@ func (t *training) begin(ctx context.Context) error {
 func (t *training) step(ctx context.Context, number int, first bool) error {
 	started := time.Now()
 	s := Step{Number: number, Of: t.Steps, Metrics: map[string]float64{}}
-	ids, err := t.ask(ctx, number)
-	if err != nil {
-		return err
-	}
-	outcomes, err := t.collect(ctx, number, ids)
+	outcomes, groups, err := t.gather(ctx, number)
 	if err != nil {
 		return err
 	}
@@ -153,24 +155,23 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	if first && s.Failed == len(outcomes) {
 		return fmt.Errorf("%w: %s", ErrNoRewards, s.LastFailure)
 	}
-
-	members := make([]rl.Member, len(outcomes))
-	for i, o := range outcomes {
-		members[i] = rl.Member{Group: groupOf(i, t.GroupSize), Reward: o.Reward}
-	}
+	b := newBatch(&t.Config, outcomes, groups)
 	if t.ShuffleRewards {
-		shuffleRewards(members, rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x5eed)))
+		b.shuffle(rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x5eed)))
 	}
-	advantages, stats, err := rl.Advantages(members, t.Advantages)
+	if err := b.assign(ctx); err != nil {
+		return err
+	}
+	rows, err := b.rows(rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x0dd)))
 	if err != nil {
 		return err
 	}
-	rows, counts := makeRows(outcomes, advantages)
+	stats := b.stats
 	trained := time.Now()
 	if len(rows) > 0 {
 		metrics, err := t.Learner.Update(ctx, learner.Batch{Rows: rows, Options: learner.Options{
 			Objective: learner.PolicyGradient, LearningRate: t.LearningRate.At(number, t.Steps),
-			Epochs: t.Epochs, Minibatch: t.Minibatch, Loss: t.Loss,
+			Epochs: t.Epochs, Minibatch: t.Minibatch, Loss: t.Method.Loss, Critic: t.Method.criticOptions(),
 			MaxGradNorm: t.MaxGradNorm, Seed: t.Seed + int64(number),
 		}})
 		if err != nil {
@@ -180,14 +181,14 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	} else {
 		t.env.Logger.WarnContext(ctx, "step skipped: nothing to train on", "run_id", t.run.RunID, "step", number,
 			"groups", stats.Groups, "groups_constant", stats.GroupsConstant, "unrewarded", stats.Unrewarded,
-			"calls", counts.calls, "left_out", counts.problems, "see", "agl rollouts explain --run "+t.run.RunID)
+			"calls", b.counts.calls, "left_out", b.counts.problems, "see", "agl rollouts explain --run "+t.run.RunID)
 	}
 	if stats.Usable > 0 {
 		s.Reward = &stats.RewardMean
 		s.Metrics["reward"], s.Metrics["reward_std"] = stats.RewardMean, stats.RewardStd
 	}
-	s.Tokens = counts.tokens
-	counts.add(s.Metrics)
+	s.Tokens = b.counts.tokens
+	b.counts.add(s.Metrics)
 	s.Metrics["rewards_not_finite"] = float64(stats.NonFinite)
 	s.Metrics["groups"] = float64(stats.Groups)
 	s.Metrics["groups_constant"] = float64(stats.GroupsConstant)
@@ -217,7 +218,11 @@ func (t *training) complete(ctx context.Context, s Step, started time.Time) erro
 			return err
 		}
 	}
-	t.pending = nil
+	groups := 0
+	for _, a := range t.pending {
+		groups = max(groups, a.Group+1)
+	}
+	t.drawn, t.pending, t.rounds = t.drawn+groups, nil, 0
 	if err := t.mark(ctx, s.Number); err != nil {
 		return err
 	}
@@ -230,25 +235,11 @@ func (t *training) complete(ctx context.Context, s Step, started time.Time) erro
 
 // mark stores that step is complete and what was asked for since.
 func (t *training) mark(ctx context.Context, step int) error {
-	s := state{Pending: t.pending}
+	s := state{Drawn: t.drawn, Pending: t.pending, Rounds: t.rounds}
 	if best, score, ok := t.kept.Best(); ok {
 		s.BestStep, s.BestScore = best, &score
 	}
 	return t.run.Checkpoint(ctx, step, t.path, t.score, s)
-}
-
-// shuffleRewards permutes the rewards among the members that have one.
-func shuffleRewards(members []rl.Member, random *rand.Rand) {
-	var have []int
-	for i := range members {
-		if members[i].Reward != nil {
-			have = append(have, i)
-		}
-	}
-	random.Shuffle(len(have), func(i, j int) {
-		a, b := have[i], have[j]
-		members[a].Reward, members[b].Reward = members[b].Reward, members[a].Reward
-	})
 }
 
 func (s *Step) count(outcomes []algorithm.Outcome) {
@@ -268,11 +259,19 @@ func (t *training) validate(ctx context.Context, step int, s *Step) error {
 	if len(t.env.Val) == 0 {
 		return nil
 	}
-	ids, err := t.enqueue(ctx, step, agl.ModeVal, t.env.Val, 1)
+	requests := make([]request, len(t.env.Val))
+	for i, task := range t.env.Val {
+		requests[i] = request{task, i, 0}
+	}
+	ids, err := t.enqueue(ctx, step, agl.ModeVal, requests)
 	if err != nil {
 		return err
 	}
-	outcomes, err := t.collect(ctx, step, ids)
+	rollouts := make([]asked, len(ids))
+	for i, id := range ids {
+		rollouts[i] = asked{id, i}
+	}
+	outcomes, err := t.collect(ctx, step, rollouts)
 	if err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}

@@ -1,4 +1,4 @@
-package grpo_test
+package pg_test
 
 import (
 	"context"
@@ -8,7 +8,7 @@ import (
 
 	"agentlightning/agent"
 	"agentlightning/algorithm"
-	"agentlightning/algorithm/grpo"
+	"agentlightning/algorithm/pg"
 	"agentlightning/learner"
 	"agentlightning/store/engine"
 	"agentlightning/store/memory"
@@ -21,7 +21,7 @@ func Example() {
 	broken := agent.New(func(context.Context, int, *agent.Call) (float64, error) {
 		return 0, fmt.Errorf("the tool is not installed")
 	})
-	train, err := grpo.New(grpo.Config{Learner: &arms{}, Steps: 10, LearningRate: learner.Schedule{Peak: 0.01}})
+	train, err := pg.New(pg.Config{Learner: &arms{}, Steps: 10, LearningRate: learner.Schedule{Peak: 0.01}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -38,5 +38,5 @@ func Example() {
 		Concurrency: 8, Logger: slog.New(slog.DiscardHandler),
 	}, tasks, []json.RawMessage(nil))
 	fmt.Println(err)
-	// Output: algorithm: grpo: step 1 of 10: no rollout of the first step was rewarded: the tool is not installed
+	// Output: algorithm: pg: step 1 of 10: no rollout of the first step was rewarded: the tool is not installed
 }

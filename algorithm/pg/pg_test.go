@@ -1,4 +1,4 @@
-package grpo_test
+package pg_test
 
 import (
 	"context"
@@ -15,7 +15,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
-	"agentlightning/algorithm/grpo"
+	"agentlightning/algorithm/pg"
 	"agentlightning/learner"
 	"agentlightning/rl"
 	"agentlightning/semconv"
@@ -49,16 +49,16 @@ func setup(t *testing.T) *bundle {
 	}
 }
 
-func config(b *bundle, dir string) grpo.Config {
-	return grpo.Config{
+func config(b *bundle, dir string) pg.Config {
+	return pg.Config{
 		Learner: b.policy, Steps: 12, Tasks: 4, GroupSize: 8, Seed: 7,
 		LearningRate: learner.Schedule{Peak: 0.05}, Checkpoints: dir, ValidateEvery: 4,
 	}
 }
 
-func train(t *testing.T, c grpo.Config, env algorithm.Env) error {
+func train(t *testing.T, c pg.Config, env algorithm.Env) error {
 	t.Helper()
-	a, err := grpo.New(c)
+	a, err := pg.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,7 +74,7 @@ func TestLearns(t *testing.T) {
 	b.work.start(t)
 	var steps []int
 	c := config(b, t.TempDir())
-	c.OnStep = func(s grpo.Step) {
+	c.OnStep = func(s pg.Step) {
 		steps = append(steps, s.Number)
 		if s.Failed != 0 {
 			t.Errorf("step %d: %d failed: %s", s.Number, s.Failed, s.LastFailure)
@@ -93,7 +93,7 @@ func TestLearns(t *testing.T) {
 		t.Errorf("probability of the right token = %.3f after training, want more than 0.8 (it began at 0.5)", got)
 	}
 	runs, err := b.store.Runs(t.Context(), 10)
-	if err != nil || len(runs) != 1 || runs[0].Status != agl.RunSucceeded || runs[0].Algorithm != "grpo" {
+	if err != nil || len(runs) != 1 || runs[0].Status != agl.RunSucceeded || runs[0].Algorithm != "pg" {
 		t.Fatalf("Runs = %+v, %v, want one that succeeded", runs, err)
 	}
 	metrics, err := b.store.StepMetrics(t.Context(), runs[0].RunID, -1)
@@ -150,7 +150,7 @@ func TestResumes(t *testing.T) {
 	dir := t.TempDir()
 	ctx, cancel := context.WithCancel(t.Context())
 	c := config(b, dir)
-	c.OnStep = func(s grpo.Step) {
+	c.OnStep = func(s pg.Step) {
 		if s.Number == 5 {
 			c.OnProgress = nil
 		}
@@ -160,7 +160,7 @@ func TestResumes(t *testing.T) {
 			cancel()
 		}
 	}
-	a, err := grpo.New(c)
+	a, err := pg.New(c)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func TestFailedRolloutsAreLeftOut(t *testing.T) {
 	failed := 0
 	c := config(b, "")
 	c.Steps = 3
-	c.OnStep = func(s grpo.Step) {
+	c.OnStep = func(s pg.Step) {
 		failed += s.Failed
 		if s.Number > 0 && s.LastFailure != "the agent crashed" {
 			t.Errorf("LastFailure = %q, want the reason of the attempt", s.LastFailure)
@@ -233,8 +233,8 @@ func TestCallsAreLeftOutByName(t *testing.T) {
 	b.work.start(t)
 	c := config(b, "")
 	c.Steps = 1
-	var last grpo.Step
-	c.OnStep = func(s grpo.Step) { last = s }
+	var last pg.Step
+	c.OnStep = func(s pg.Step) { last = s }
 	if err := train(t, c, b.env); err != nil {
 		t.Fatal(err)
 	}
@@ -256,13 +256,13 @@ func TestRolloutMean(t *testing.T) {
 	b := setup(t)
 	b.work.start(t)
 	c := config(b, "")
-	c.Steps, c.Loss.Aggregation = 1, rl.RolloutMean
+	c.Steps, c.Method.Loss.Aggregation = 1, rl.RolloutMean
 	if err := train(t, c, b.env); err != nil {
 		t.Fatal(err)
 	}
 	batch := b.policy.batches[0]
-	if got := batch.Options.Loss; got.Aggregation != rl.RolloutMean || got.Clip.High != 0.28 {
-		t.Errorf("loss of the update = %+v, want rollout_mean with clip-higher", got)
+	if got := batch.Options.Loss; got.Aggregation != rl.RolloutMean {
+		t.Errorf("loss of the update = %+v, want rollout_mean", got)
 	}
 	seen := map[string]bool{}
 	for i, row := range batch.Rows {
@@ -279,7 +279,7 @@ func TestStopsWhenNothingIsRewarded(t *testing.T) {
 	b.work.fails = func(int) bool { return true }
 	b.work.start(t)
 	err := train(t, config(b, ""), b.env)
-	if !errors.Is(err, grpo.ErrNoRewards) || !strings.Contains(fmt.Sprint(err), "the agent crashed") {
+	if !errors.Is(err, pg.ErrNoRewards) || !strings.Contains(fmt.Sprint(err), "the agent crashed") {
 		t.Fatalf("Run = %v, want ErrNoRewards with the reason of the first failure", err)
 	}
 	runs, err := b.store.Runs(t.Context(), 1)
@@ -290,28 +290,28 @@ func TestStopsWhenNothingIsRewarded(t *testing.T) {
 
 func TestValidate(t *testing.T) {
 	t.Parallel()
-	good := grpo.Config{Learner: &arms{}, Steps: 1, LearningRate: learner.Schedule{Peak: 1}}
+	good := pg.Config{Learner: &arms{}, Steps: 1, LearningRate: learner.Schedule{Peak: 1}}
 	tests := []struct {
 		want   string
-		change func(*grpo.Config)
+		change func(*pg.Config)
 	}{
-		{"Learner", func(c *grpo.Config) { c.Learner = nil }},
-		{"Steps: 0", func(c *grpo.Config) { c.Steps = 0 }},
-		{"GroupSize: 1", func(c *grpo.Config) { c.GroupSize = 1 }},
-		{"Tasks: -1", func(c *grpo.Config) { c.Tasks = -1 }},
-		{"LearningRate.Peak", func(c *grpo.Config) { c.LearningRate.Peak = 0 }},
-		{"ValidateEvery", func(c *grpo.Config) { c.ValidateEvery = -1 }},
-		{"clip low 2", func(c *grpo.Config) { c.Loss.Clip.Low = 2 }},
-		{"Advantages", func(c *grpo.Config) { c.Advantages.Estimator = "best" }},
-		{"no reference policy", func(c *grpo.Config) { c.Loss.KL.Coefficient = 0.1 }},
+		{"Learner", func(c *pg.Config) { c.Learner = nil }},
+		{"Steps: 0", func(c *pg.Config) { c.Steps = 0 }},
+		{"GroupSize: 1", func(c *pg.Config) { c.GroupSize = 1 }},
+		{"Tasks: -1", func(c *pg.Config) { c.Tasks = -1 }},
+		{"LearningRate.Peak", func(c *pg.Config) { c.LearningRate.Peak = 0 }},
+		{"ValidateEvery", func(c *pg.Config) { c.ValidateEvery = -1 }},
+		{"clip low 2", func(c *pg.Config) { c.Method.Loss.Clip.Low = 2 }},
+		{"Advantages", func(c *pg.Config) { c.Method.Advantages.Estimator = "best" }},
+		{"Reference: must be set", func(c *pg.Config) { c.Method.Loss.KL.Coefficient = 0.1 }},
 	}
-	if _, err := grpo.New(good); err != nil {
+	if _, err := pg.New(good); err != nil {
 		t.Fatalf("New = %v", err)
 	}
 	for _, tt := range tests {
 		c := good
 		tt.change(&c)
-		if _, err := grpo.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
+		if _, err := pg.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("New = %v, want an error that names %q", err, tt.want)
 		}
 	}

@@ -1,4 +1,4 @@
-package grpo
+package pg
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/learner"
-	"agentlightning/rl"
 )
 
 // Config says how to train.
@@ -15,6 +14,13 @@ type Config struct {
 	// Learner is the policy; required. What it updates must be what the
 	// resources of the rollouts lead to.
 	Learner learner.Learner
+	// Method is how rewards become an update; the zero value is GRPO's estimator
+	// with PPO's clipped loss and the mean over tokens. See [Preset].
+	Method Method
+	// Reference is the policy that KL terms hold on to, such as what
+	// [agentlightning/learner/native.Model.Freeze] returned before training.
+	Reference learner.Scorer
+
 	// Steps is the number of updates; must be at least 1.
 	Steps int
 	// Tasks is how many tasks a step draws; 0 means 16.
@@ -28,14 +34,11 @@ type Config struct {
 	Epochs int
 	// Minibatch is the number of rows of one optimiser step; 0 means all.
 	Minibatch int
-	// Loss is what an update minimises. Without bounds of its own, PPO's clipped
-	// loss is kept within 0.2 and 0.28 (clip-higher, DAPO, arXiv:2503.14476).
-	Loss rl.Loss
+	// WholeMinibatches leaves out rows, those of groups with equal rewards first,
+	// so that every optimiser step has Minibatch of them.
+	WholeMinibatches bool
 	// MaxGradNorm bounds the gradient; 0 means the learner's default.
 	MaxGradNorm float64
-	// Advantages chooses how rewards become advantages; zero is GRPO without
-	// groups of equal rewards.
-	Advantages rl.AdvantageConfig
 
 	// Rollout holds the limits and the retry rule of every rollout.
 	Rollout agl.RolloutConfig
@@ -90,9 +93,6 @@ func (c Config) withDefaults() Config {
 	if c.GroupSize == 0 {
 		c.GroupSize = 8
 	}
-	if s := c.Loss.Surrogate; (s == "" || s == rl.PPO) && c.Loss.Clip.Low == 0 && c.Loss.Clip.High == 0 {
-		c.Loss.Clip.Low, c.Loss.Clip.High = 0.2, 0.28
-	}
 	return c
 }
 
@@ -100,47 +100,43 @@ func (c Config) withDefaults() Config {
 func (c Config) Validate() error {
 	switch {
 	case c.Learner == nil:
-		return errors.New("grpo: Learner: must be set")
+		return errors.New("pg: Learner: must be set")
 	case c.Steps < 1:
-		return fmt.Errorf("grpo: Steps: %d: must be at least 1", c.Steps)
+		return fmt.Errorf("pg: Steps: %d: must be at least 1", c.Steps)
 	case c.Tasks < 0:
-		return fmt.Errorf("grpo: Tasks: %d: must not be negative", c.Tasks)
-	case c.GroupSize < 0 || c.GroupSize == 1:
-		return fmt.Errorf("grpo: GroupSize: %d: must be at least 2, since a group is compared within itself", c.GroupSize)
+		return fmt.Errorf("pg: Tasks: %d: must not be negative", c.Tasks)
+	case c.GroupSize < 0 || c.GroupSize == 1 && c.Method.grouped():
+		return fmt.Errorf("pg: GroupSize: %d: must be at least 2, since a group is compared within itself", c.GroupSize)
 	case !(c.LearningRate.Peak > 0):
-		return fmt.Errorf("grpo: LearningRate.Peak: %v: must be greater than 0", c.LearningRate.Peak)
+		return fmt.Errorf("pg: LearningRate.Peak: %v: must be greater than 0", c.LearningRate.Peak)
+	case c.WholeMinibatches && c.Minibatch < 1:
+		return fmt.Errorf("pg: WholeMinibatches: Minibatch is %d: must be at least 1", c.Minibatch)
 	case c.ValidateEvery < 0:
-		return fmt.Errorf("grpo: ValidateEvery: %d: must not be negative", c.ValidateEvery)
+		return fmt.Errorf("pg: ValidateEvery: %d: must not be negative", c.ValidateEvery)
 	}
-	if c.Loss.KL.Coefficient != 0 {
-		return fmt.Errorf("grpo: Loss.KL: %v: there is no reference policy to stay with", c.Loss.KL.Coefficient)
-	}
-	if err := c.Advantages.Validate(); err != nil {
-		return fmt.Errorf("grpo: Advantages: %w", err)
-	}
-	if err := c.Loss.Validate(); err != nil {
-		return fmt.Errorf("grpo: Loss: %w", err)
+	if err := c.Method.validate(&c); err != nil {
+		return fmt.Errorf("pg: Method.%w", err)
 	}
 	return nil
 }
 
 // summary is what the run keeps of its configuration.
 type summary struct {
-	Steps          int                `json:"steps"`
-	Tasks          int                `json:"tasks"`
-	GroupSize      int                `json:"group_size"`
-	LearningRate   learner.Schedule   `json:"learning_rate"`
-	Epochs         int                `json:"epochs"`
-	Minibatch      int                `json:"minibatch"`
-	Advantages     rl.AdvantageConfig `json:"advantages"`
-	Loss           rl.Loss            `json:"loss"`
-	ValidateEvery  int                `json:"validate_every"`
-	ShuffleRewards bool               `json:"shuffle_rewards"`
+	Steps            int              `json:"steps"`
+	Tasks            int              `json:"tasks"`
+	GroupSize        int              `json:"group_size"`
+	LearningRate     learner.Schedule `json:"learning_rate"`
+	Epochs           int              `json:"epochs"`
+	Minibatch        int              `json:"minibatch"`
+	WholeMinibatches bool             `json:"whole_minibatches"`
+	Method           methodSummary    `json:"method"`
+	ValidateEvery    int              `json:"validate_every"`
+	ShuffleRewards   bool             `json:"shuffle_rewards"`
 }
 
 func (c Config) summary() summary {
 	return summary{
-		c.Steps, c.Tasks, c.GroupSize, c.LearningRate, c.Epochs, c.Minibatch,
-		c.Advantages, c.Loss.Resolved(), c.ValidateEvery, c.ShuffleRewards,
+		c.Steps, c.Tasks, c.GroupSize, c.LearningRate, c.Epochs, c.Minibatch, c.WholeMinibatches,
+		c.Method.summary(), c.ValidateEvery, c.ShuffleRewards,
 	}
 }

@@ -1,4 +1,4 @@
-package grpo_test
+package pg_test
 
 import (
 	"context"
@@ -52,6 +52,7 @@ func (a *arms) Update(_ context.Context, b learner.Batch) (learner.Metrics, erro
 	a.version++
 	a.batches = append(a.batches, b)
 	loss := b.Options.Loss.Resolved()
+	var gradient [2][2]float64
 	for _, row := range b.Rows {
 		for i := 1; i < len(row.IDs); i++ {
 			if row.Mask[i] == 0 {
@@ -68,8 +69,13 @@ func (a *arms) Update(_ context.Context, b learner.Batch) (learner.Metrics, erro
 				if t == token {
 					d++
 				}
-				a.logits[prompt][t] -= b.Options.LearningRate * g * d
+				gradient[prompt][t] += g * d
 			}
+		}
+	}
+	for prompt := range gradient {
+		for t, g := range gradient[prompt] {
+			a.logits[prompt][t] -= b.Options.LearningRate * g
 		}
 	}
 	return learner.Metrics{"loss": 0}, nil
