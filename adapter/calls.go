@@ -91,28 +91,40 @@ func assign(at int64, value *float64, n int, sequence func(i int) int64, reward 
 	}
 }
 
-func newCall(s *agl.Span) Call {
+func newCall(s *agl.Span, source string) Call {
 	c := Call{SpanID: s.SpanID, SequenceID: s.SequenceID}
 	c.ResponseID, _ = responseID(s)
-	c.FinishReason, _ = s.Attributes.String(semconv.CompletionKey(0, "finish_reason"))
-	if c.Model, _ = s.Attributes.String(semconv.GenAIRequestModel); c.Model == "" {
-		c.Model, _ = s.Attributes.String(semconv.GenAIResponseModel)
+	c.FinishReason = finishReason(s)
+	for _, key := range [...]string{semconv.GenAIRequestModel, semconv.GenAIResponseModel, "llm.model_name"} {
+		if c.Model == "" {
+			c.Model, _ = s.Attributes.String(key)
+		}
 	}
 	if v, ok := s.Attributes.Get(semconv.CallVersion); ok {
 		c.Version, _ = v.(int64)
 	}
 	prompt, hasPrompt := firstInts(s, promptKeys)
 	response, hasResponse := firstInts(s, responseKeys)
-	if s.Name == spanRawRequest || s.Name == spanRequest {
+	content, _ := s.Attributes.String(semconv.LogprobsContent)
+	switch source {
+	case sourceLiteLLM:
 		c.ResponseID = proxyRequestID(s)
 		asked, answered := proxyTokenIDs(s)
 		prompt, response = asked.narrowed(), answered.narrowed()
 		hasPrompt, hasResponse = len(prompt) > 0, len(response) > 0
+	case sourceOpenInference:
+		answer := answerOf(s)
+		c.ResponseID = answer.ID
+		prompt, response = answer.ids()
+		hasPrompt, hasResponse = prompt != nil, response != nil
+		if len(answer.Choices) > 0 {
+			content = string(answer.Choices[0].Logprobs.Content)
+		}
 	}
 	var ok1, ok2 bool
 	c.PromptIDs, ok1 = narrow(prompt)
 	c.ResponseIDs, ok2 = narrow(response)
-	c.Logprobs = logprobs(s, len(c.ResponseIDs))
+	c.Logprobs = logprobs(s, content, len(c.ResponseIDs))
 	c.Images = promptImages(s)
 
 	c.Problem, _ = s.Attributes.String(semconv.CallProblem)
@@ -191,8 +203,9 @@ func narrow(ids []int64) ([]int32, bool) {
 }
 
 // logprobs reads the n log-probabilities of the sampled tokens, in the proxy's
-// own form or as the engine wrote them; nil when there are not n.
-func logprobs(s *agl.Span, n int) []float32 {
+// own form or as the engine wrote them, which is text; nil when there are not
+// n.
+func logprobs(s *agl.Span, text string, n int) []float32 {
 	if n == 0 {
 		return nil
 	}
@@ -208,7 +221,6 @@ func logprobs(s *agl.Span, n int) []float32 {
 			return narrowFloats(out, n)
 		}
 	}
-	text, _ := s.Attributes.String(semconv.LogprobsContent)
 	var content []struct {
 		Logprob *float64 `json:"logprob"`
 	}

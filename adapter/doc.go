@@ -4,7 +4,8 @@
 // token ids and log-probabilities, or with the reason why it cannot be trained
 // on. [Trajectories] joins the calls that continue one another to training rows.
 // [Recording] takes the spans a page at a time and also says of every call
-// whether it is trained on and why not.
+// whether it is trained on and why not. [Conversations] reads what was said,
+// whoever recorded it.
 //
 // [ProxyTriplets], [TracerTriplets] and [Messages] are the adapters of Agent
 // Lightning 0.3 (LlmProxyTraceToTriplet, TracerTraceToTriplet and

@@ -101,12 +101,16 @@ func TestExplain(t *testing.T) {
 			"", 0,
 		},
 		{
-			"the companion of the proxy's span", []agl.Span{
+			"the companion of the proxy's span",
+			[]agl.Span{
 				proxied(1, a, b),
 				under("call-1", agl.Span{Name: "raw_gen_ai_request", SequenceID: 1, Attributes: attrs("llm.hosted_vllm.prompt_token_ids", "[1, 2]", "llm.hosted_vllm.choices", "[{'token_ids': [3]}]")}),
 				reward(3, 1),
 			},
-			good, adapter.ExplainConfig{}, []string{"", "duplicate"}, "", 1,
+			good,
+			adapter.ExplainConfig{},
+			[]string{"", "duplicate"},
+			"", 1,
 		},
 		{
 			"LiteLLM's pair of spans",

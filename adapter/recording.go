@@ -2,9 +2,7 @@ package adapter
 
 import (
 	"cmp"
-	"fmt"
 	"slices"
-	"strings"
 
 	agl "agentlightning"
 	"agentlightning/semconv"
@@ -39,12 +37,6 @@ type recordedReward struct {
 // ancestor is what is needed to find the agent that a span belongs to.
 type ancestor struct{ parent, agent string }
 
-// Who recorded a call.
-const (
-	sourceProxy  = "proxy"
-	sourceTracer = "tracer" // an agent's own, under the name of model calls
-)
-
 // Add reads spans of the attempt.
 func (r *Recording) Add(spans ...agl.Span) {
 	if r.above == nil {
@@ -70,10 +62,10 @@ func (r *Recording) add(s *agl.Span) {
 	if source == "" {
 		return
 	}
-	call := recorded{Call: newCall(s), source: source, parent: parent}
+	call := recorded{Call: newCall(s, source), source: source, parent: parent}
 	call.Agent = agent
 	if source != sourceProxy && source != sourceTracer && call.Problem == semconv.ProblemTokenIDsMissing {
-		call.Detail = fmt.Sprintf("recorded by %s, which does not capture token ids", source)
+		call.Detail = "recorded by " + source + ", without token ids"
 	}
 	r.calls = append(r.calls, call)
 }
@@ -182,38 +174,4 @@ func (w recordedReward) assign(calls []Call) {
 			func(i int) int64 { return calls[i].SequenceID },
 			func(i int) **float64 { return &calls[i].Reward })
 	}
-}
-
-// sourceOf tells who recorded a span that looks like a model call; it is empty
-// for all others.
-func sourceOf(s *agl.Span) string {
-	text := func(key string) string {
-		v, _ := s.Attributes.String(key)
-		return v
-	}
-	has := func(key string) bool {
-		_, ok := s.Attributes.Get(key)
-		return ok
-	}
-	switch {
-	case s.Name == semconv.SpanModelCall && has(semconv.CallBackend):
-		return sourceProxy
-	case s.Name == semconv.SpanModelCall:
-		return sourceTracer
-	case s.Name == spanRawRequest || s.Name == spanRequest:
-		return "LiteLLM"
-	case strings.Contains(s.Name, semconv.SpanModelCall): // as in openai.chat.completions.create of Weave
-		return "Weave"
-	case text("openinference.span.kind") == "LLM":
-		return "OpenInference"
-	case has("llm.request.type"):
-		return "OpenLLMetry"
-	case text("logfire.span_type") != "" && (has("request_data") || has("gen_ai.request.model")):
-		return "Logfire"
-	}
-	switch text(semconv.GenAIOperation) {
-	case "chat", "text_completion", "generate_content":
-		return "OpenTelemetry"
-	}
-	return ""
 }

@@ -383,6 +383,9 @@ func TestRolloutsExport(t *testing.T) {
 	if len(messages) != 2 || len(messages[0]["messages"].([]any)) != 2 || messages[0]["attempt_id"] != attempt.AttemptID {
 		t.Errorf("messages are %v, want two conversations of two messages", messages)
 	}
+	if got := lines("--what", "conversations"); !cmp.Equal(got, messages) {
+		t.Errorf("conversations are %v, want what the messages are: %v", got, messages)
+	}
 	if got := lines("--what", "messages", "--all"); len(got) != 3 {
 		t.Errorf("messages with those of failures are %v, want three", got)
 	}

@@ -21,7 +21,7 @@ import (
 
 // exportKinds are the things that can be exported.
 func exportKinds() []string {
-	return []string{"rollouts", "spans", "rows", "triplets", "proxy-triplets", "messages"}
+	return []string{"rollouts", "spans", "rows", "triplets", "proxy-triplets", "messages", "conversations"}
 }
 
 func newRolloutsExport(o *clientOptions) *cobra.Command {
@@ -40,8 +40,9 @@ func newRolloutsExport(o *clientOptions) *cobra.Command {
 			"  rows            a training row: token ids, mask and log-probabilities of calls that continue one another\n" +
 			"  triplets        a model call with its prompt, answer and reward, as TracerTraceToTriplet reads it\n" +
 			"  proxy-triplets  the same, as LlmProxyTraceToTriplet reads it\n" +
-			"  messages        the conversation of a model call, as TraceToMessages reads it\n\n" +
-			"The last four are made of the latest attempt of rollouts that succeeded, rows of those that were rewarded; --all takes the others too.",
+			"  messages        the conversation of a model call, as TraceToMessages reads it\n" +
+			"  conversations   the same of every call once, whoever recorded it: the proxy, OpenInference, OpenLLMetry, Logfire\n\n" +
+			"All but the first two are made of the latest attempt of rollouts that succeeded, rows of those that were rewarded; --all takes the others too.",
 		Example: "  agl rollouts export --status succeeded --limit 0 --to rollouts.jsonl\n" +
 			"  agl rollouts export --what rows --run run-0123456789ab > rows.jsonl",
 		Args: cobra.ArbitraryArgs,
@@ -165,8 +166,12 @@ type exported struct {
 // read writes what an adapter makes of the spans of an attempt.
 func (e *export) read(r *agl.AttemptedRollout, spans []agl.Span) error {
 	line := exported{RolloutID: r.RolloutID, AttemptID: r.Attempt.AttemptID}
-	if e.what == "messages" {
-		conversations, err := adapter.Messages(spans)
+	if e.what == "messages" || e.what == "conversations" {
+		read := adapter.Messages
+		if e.what == "conversations" {
+			read = adapter.Conversations
+		}
+		conversations, err := read(spans)
 		for i := range conversations {
 			line.Conversation = &conversations[i]
 			err = errors.Join(err, e.line(line))
