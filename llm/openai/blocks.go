@@ -82,6 +82,9 @@ func (b *Blocks) Add(c *ChoiceDelta) error {
 			}
 			continue
 		}
+		if call.ID == "" && call.Name == "" && len(call.Arguments) <= len(`""`) {
+			continue // nothing is said of it
+		}
 		b.put(block{kind: ToolCallBlock, call: call.Index, id: call.ID, name: call.Name}, call.Arguments)
 	}
 	return nil

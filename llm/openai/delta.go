@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"fmt"
 
 	"agentlightning/internal/jsonx"
@@ -42,6 +43,10 @@ func (d *Delta) Parse(data []byte) error {
 	choices := d.Choices[:0]
 	*d = Delta{PromptTokens: -1}
 	top, err := parseTop(data)
+	if err == nil && bytes.ContainsAny(data, "\r\n") {
+		// Data of several lines: what is handed on of it has to fit into one.
+		top, err = parseTop(oneLine(data))
+	}
 	if err != nil {
 		return fmt.Errorf("the chunk is not a JSON object: %w", err)
 	}
@@ -69,6 +74,20 @@ func (d *Delta) Parse(data []byte) error {
 	}
 	d.Choices = choices
 	return nil
+}
+
+// oneLine returns JSON without line breaks, which it has only between values.
+func oneLine(raw []byte) []byte {
+	if !bytes.ContainsAny(raw, "\r\n") {
+		return raw
+	}
+	out := bytes.Clone(raw)
+	for i, c := range out {
+		if c == '\r' || c == '\n' {
+			out[i] = ' '
+		}
+	}
+	return out
 }
 
 func countElements(raw []byte) (n int64) {

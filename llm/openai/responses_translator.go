@@ -167,7 +167,7 @@ func (t *ResponsesTranslator) echo(b *jsonx.Builder, key, otherwise string) {
 	if !present(raw) {
 		raw = []byte(otherwise)
 	}
-	b.Key(key).Raw(raw)
+	b.Key(key).Raw(oneLine(raw))
 }
 
 // itemID returns the id of the item that is open.
