@@ -286,14 +286,18 @@ func TestMetrics(t *testing.T) {
 			for _, l := range m.GetLabel() {
 				labels += " " + l.GetName() + "=" + l.GetValue()
 			}
-			got[labels] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount())
+			got[labels] = m.GetCounter().GetValue() + float64(m.GetHistogram().GetSampleCount()) + m.GetGauge().GetValue()
 		}
 	}
+	at := " backend=" + f.store.models[0].Endpoint + " model=m"
 	want := map[string]float64{
 		"agl_proxy_calls_total model=m outcome=ok":                   2,
 		"agl_proxy_calls_total model=unknown outcome=upstream_error": 1,
 		"agl_proxy_call_seconds model=m":                             2,
 		"agl_proxy_call_seconds model=unknown":                       1,
+		"agl_proxy_backend_open_calls" + at:                          0,
+		"agl_proxy_backend_waiting_calls" + at:                       0,
+		"agl_proxy_backend_resting" + at:                             0,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("metrics (-want +got):\n%s", diff)

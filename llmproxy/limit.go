@@ -150,6 +150,13 @@ func (l *limiter) free() bool {
 	return limit == "" && len(l.queue) == 0
 }
 
+// waits returns how many calls wait.
+func (l *limiter) waits() int64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return int64(len(l.queue))
+}
+
 // advance lets in as many of the queue as there is room for, and sets the timer
 // when the first of the rest waits for time to pass.
 func (l *limiter) advance(now time.Time) {

@@ -37,13 +37,14 @@ func New(cfg Config) (*Proxy, error) {
 		own = newTransport(cfg.UpstreamConnectTimeout)
 		cfg.Transport = own
 	}
-	m, err := newMetrics(cfg.Metrics)
+	backends := newModels(cfg)
+	m, err := newMetrics(cfg.Metrics, backends)
 	if err != nil {
 		return nil, fmt.Errorf("llmproxy: %w", err)
 	}
 	return &Proxy{
 		cfg:      cfg,
-		models:   newModels(cfg),
+		models:   backends,
 		rollouts: newRollouts(cfg.Attempts),
 		metrics:  m,
 		lacks:    newLacking(cfg.Now),

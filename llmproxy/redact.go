@@ -3,9 +3,11 @@ package llmproxy
 import (
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 
 	agl "agentlightning"
+	"agentlightning/internal/jsonx"
 	"agentlightning/semconv"
 )
 
@@ -36,6 +38,9 @@ func (p *privacy) apply(attrs attributes, keys []string) attributes {
 	for i := range attrs {
 		switch v := attrs[i].Value.(type) {
 		case string:
+			if attrs[i].Key == semconv.EventData {
+				v = p.cleanEvent(v)
+			}
 			text, found := p.clean(v, attrs[i].Key, keys)
 			attrs[i].Value, hit = text, hit || found
 		case []string:
@@ -82,6 +87,71 @@ func isBody(key string) bool {
 		key == semconv.GenAIRequest+".stop" || key == semconv.GenAIRequest+".response_format" || key == semconv.GenAIRequest+".tool_choice" ||
 		key == semconv.LogprobsContent || key == semconv.LogprobsRefusal || key == semconv.EventData || key == semconv.CallMessage ||
 		key == rawPrefix+"messages"
+}
+
+// cleanEvent applies the rules to what another protocol keeps of a call: the JSON
+// of request and response.
+func (p *privacy) cleanEvent(data string) string {
+	if !p.noBodies && len(p.rules) == 0 {
+		return data
+	}
+	return string(p.appendClean(nil, []byte(data)))
+}
+
+// bodyMembers are the members of requests and responses that hold what was asked
+// and answered.
+var bodyMembers = [...]string{
+	"messages", "prompt", "suffix", "input", "instructions", "system", "tools", "functions", "stop", "response_format",
+	"text", "delta", "output", "token", "bytes", "top_logprobs",
+}
+
+// appendClean writes JSON without what is not to be stored, token ids and
+// log-probabilities with it.
+func (p *privacy) appendClean(dst, raw []byte) []byte {
+	switch jsonx.KindOf(raw) {
+	case jsonx.Object:
+		members, err := jsonx.Members(raw)
+		if err != nil {
+			return append(dst, "null"...)
+		}
+		dst = append(dst, '{')
+		first := true
+		for _, m := range members {
+			// Of an answer it is the message, of an error the reason.
+			body := m.Key == "message" && jsonx.KindOf(m.Value) == jsonx.Object || slices.Contains(bodyMembers[:], m.Key)
+			if p.noBodies && body {
+				continue
+			}
+			if !first {
+				dst = append(dst, ',')
+			}
+			first = false
+			dst = append(jsonx.AppendString(dst, m.Key), ':')
+			dst = p.appendClean(dst, m.Value)
+		}
+		return append(dst, '}')
+	case jsonx.Array:
+		elements, err := jsonx.Elements(raw)
+		if err != nil {
+			return append(dst, "null"...)
+		}
+		dst = append(dst, '[')
+		for i, e := range elements {
+			if i > 0 {
+				dst = append(dst, ',')
+			}
+			dst = p.appendClean(dst, e)
+		}
+		return append(dst, ']')
+	case jsonx.String:
+		if text, err := jsonx.Text(raw); err == nil {
+			text, _ = p.clean(text, semconv.CallMessage, nil)
+			return jsonx.AppendString(dst, text)
+		}
+		return append(dst, `""`...)
+	case jsonx.Invalid, jsonx.Null, jsonx.Bool, jsonx.Number:
+	}
+	return append(dst, raw...)
 }
 
 // withoutBodies leaves counts, ids, names and reasons. What went wrong is kept,
