@@ -357,3 +357,37 @@ func TestLimits(t *testing.T) {
 		t.Errorf("a body of unknown length = %d %s, %v, want 413", res.StatusCode, body, err)
 	}
 }
+
+// TestBrowsersOfOtherOrigins calls a server with a token as a browser does: it
+// asks first, without the token, and reads refusals, too.
+func TestBrowsersOfOtherOrigins(t *testing.T) {
+	t.Parallel()
+	url, _ := start(t, daemon.Config{AuthToken: "secret", CORSOrigins: []string{"https://ui.example"}})
+	url += "/v1/agl/statistics"
+	for _, tt := range []struct {
+		name, method string
+		fields       []string
+		status       int
+		origin       string
+	}{
+		{
+			"before the call", "OPTIONS",
+			[]string{"Origin", "https://ui.example", "Access-Control-Request-Method", "GET", "Access-Control-Request-Headers", "authorization"},
+			200, "https://ui.example",
+		},
+		{
+			"before the call of another origin", "OPTIONS",
+			[]string{"Origin", "https://evil.example", "Access-Control-Request-Method", "GET"},
+			400, "",
+		},
+		{"with the token", "GET", []string{"Origin", "https://ui.example", "Authorization", "Bearer secret"}, 200, "https://ui.example"},
+		{"without it", "GET", []string{"Origin", "https://ui.example"}, 401, "https://ui.example"},
+		{"of another origin", "GET", []string{"Origin", "https://evil.example", "Authorization", "Bearer secret"}, 200, ""},
+		{"not asked for", "OPTIONS", []string{"Origin", "https://ui.example"}, 401, "https://ui.example"},
+	} {
+		status, header, body := ask(t, tt.method, url, "", tt.fields...)
+		if status != tt.status || header.Get("Access-Control-Allow-Origin") != tt.origin {
+			t.Errorf("%s: %d %s for origin %q, want %d for %q", tt.name, status, body, header.Get("Access-Control-Allow-Origin"), tt.status, tt.origin)
+		}
+	}
+}

@@ -32,6 +32,8 @@ func lifecycleTests() []test {
 				f.Errorf("end_time of a rollout that is retried = %v, want nil", *end)
 			}
 			second := f.claim()
+			equal(f, "rollout of the second attempt", second.RolloutID, first.RolloutID)
+			equal(f, "number of the second attempt", second.Attempt.SequenceID, 2)
 			f.statuses(first.RolloutID, agl.RolloutPreparing, agl.AttemptPreparing)
 			f.addSpan(second.Attempt)
 			f.setAttempt(second.Attempt, agl.AttemptSucceeded)
@@ -95,6 +97,25 @@ func lifecycleTests() []test {
 					f.dequeue(5)
 				}
 			}
+		}},
+		{"what an old attempt sends late stays with it", "", func(f *fixture) {
+			first := f.claimed(agl.RolloutConfig{MaxAttempts: 2, RetryCondition: always})
+			f.setAttempt(first.Attempt, agl.AttemptUnresponsive)
+			second := f.claim()
+			before := f.rollout(first.RolloutID)
+			f.pass(1)
+			f.addSpan(first.Attempt)
+			f.setAttempt(first.Attempt, agl.AttemptSucceeded)
+			f.same("rollout", f.rollout(first.RolloutID), before)
+			f.same("latest attempt", f.attempt(first.RolloutID, second.Attempt.AttemptID), second.Attempt)
+			old := f.attempt(first.RolloutID, first.Attempt.AttemptID)
+			equal(f, "old attempt", old.Status, agl.AttemptSucceeded)
+			f.isNow("end of the old attempt", old.EndTime)
+			for attempt, want := range map[string]int{first.Attempt.AttemptID: 1, second.Attempt.AttemptID: 0} {
+				page := must(f.QuerySpans(f.Context(), store.SpanQuery{RolloutID: first.RolloutID, AttemptID: &attempt}))(f)
+				equal(f, "spans of an attempt", page.Total, want)
+			}
+			equal(f, "claims", len(f.dequeue(5)), 0)
 		}},
 		{"only the latest attempt counts", "", func(f *fixture) {
 			first := f.claimed(agl.RolloutConfig{MaxAttempts: 5, RetryCondition: always})

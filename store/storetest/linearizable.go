@@ -56,6 +56,8 @@ func Linearizable(t *testing.T, open Opener, lacks ...Lack) {
 	// Short histories: with calls that all overlap, as those of a group commit
 	// do, the search for an order grows with the factorial.
 	const rounds, clients, calls = 50, 4, 5
+	// What is not decided soon is not decided in a minute either.
+	const patience, most = 5 * time.Second, 4
 	undecided := 0
 	s := open(t, Options{})
 	defer func() {
@@ -75,10 +77,10 @@ func Linearizable(t *testing.T, open Opener, lacks ...Lack) {
 		for h.dequeue(t.Context(), t, clients) != nil { // the next round begins with an empty queue
 			continue
 		}
-		result, _ := porcupine.CheckOperationsVerbose(queueModel(), h.ops, 20*time.Second)
+		result, _ := porcupine.CheckOperationsVerbose(queueModel(), h.ops, patience)
 		if result == porcupine.Unknown {
-			if undecided++; undecided > 2 {
-				t.Fatalf("round %d: no answer within 20 s for the third time; make the histories shorter", round)
+			if undecided++; undecided > most {
+				t.Fatalf("round %d: no answer within %v for the %dth time; make the histories shorter", round, patience, undecided)
 			}
 			continue
 		}

@@ -81,14 +81,6 @@ func eat(t *testing.T, file string) {
 	}
 }
 
-func stop(t *testing.T, process *exec.Cmd, signal os.Signal) {
-	t.Helper()
-	if err := process.Process.Signal(signal); err != nil {
-		t.Error(err)
-	}
-	_ = process.Wait()
-}
-
 // fillUp enqueues large rollouts until the disk is full, and returns the ids of
 // those that were acknowledged.
 func fillUp(t *testing.T, client *storehttp.Client) (ids []string) {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync"
@@ -123,4 +125,12 @@ func holds(t *testing.T, client *storehttp.Client, ids []string) {
 			t.Fatalf("rollout %d is %s, want %s", i, page.Items[i].RolloutID, ids[i])
 		}
 	}
+}
+
+func stop(t *testing.T, process *exec.Cmd, signal os.Signal) {
+	t.Helper()
+	if err := process.Process.Signal(signal); err != nil {
+		t.Error(err)
+	}
+	_ = process.Wait()
 }
