@@ -4,7 +4,13 @@ import "time"
 
 // Hurry makes the server expect quick clients.
 func Hurry(c Config, body, write time.Duration) Config {
-	c.pace = pace{header: body, bodyPause: body, body: 10 * body, writePause: write}
+	c.pace = pace{bodyPause: body, body: 10 * body, writePause: write}
+	return c
+}
+
+// HurryHeader makes the server expect the header of a request soon.
+func HurryHeader(c Config, header time.Duration) Config {
+	c.pace = pace{header: header}
 	return c
 }
 

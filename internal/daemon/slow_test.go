@@ -72,7 +72,7 @@ func TestBodyThatStops(t *testing.T) {
 // TestHeaderThatStops sends half of a header and waits.
 func TestHeaderThatStops(t *testing.T) {
 	t.Parallel()
-	url, _ := start(t, daemon.Hurry(daemon.Config{}, 50*time.Millisecond, time.Minute))
+	url, _ := start(t, daemon.HurryHeader(daemon.Config{}, 50*time.Millisecond))
 	conn := dial(t, url)
 	fmt.Fprint(conn, "POST /v1/agl/rollouts HTTP/1.1\r\nHost: x\r\nX-Slow: ")
 	began := time.Now()
