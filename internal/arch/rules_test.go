@@ -263,6 +263,7 @@ var rules = []rule{
 		"gateway":                  "how the server makes the calls of the 1.0 protocol",
 		"internal/doctor":          "agl doctor",
 		"internal/modellist":       "backends as flags and files name them",
+		"learner/native":           "serves a checkpoint of the built-in model",
 		"llmproxy":                 "the flags of the proxy",
 		"internal/logs":            "the flags of the log",
 		"store":                    contract,

@@ -2,6 +2,7 @@ package cli_test
 
 import (
 	"encoding/json"
+	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -9,6 +10,9 @@ import (
 	"testing"
 
 	agl "agentlightning"
+	"agentlightning/learner/native"
+	"agentlightning/semconv"
+	"agentlightning/store"
 	"agentlightning/storehttp"
 )
 
@@ -122,5 +126,49 @@ func TestServeReadsAModelList(t *testing.T) {
 		if status, _, stderr := run(t, append([]string{"serve", "--db", "memory:", "--port", "0"}, args...)...); status == 0 || !strings.Contains(stderr, args[0]) {
 			t.Errorf("serve %s = %d %q, want a refusal that names the flag", args, status, stderr)
 		}
+	}
+}
+
+// A checkpoint of the built-in model is a backend like any other.
+func TestServeTheBuiltInModel(t *testing.T) {
+	t.Parallel()
+	model, err := native.New(native.Config{Seed: 1, Dim: 32, Layers: 1, Heads: 1, Context: 64}, native.NewTokenizer([]string{"one", "two"}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := filepath.Join(t.TempDir(), "checkpoint")
+	if err := errors.Join(model.Save(t.Context(), dir), model.Close()); err != nil {
+		t.Fatal(err)
+	}
+	url := serve(t, "--db", "memory:", "--model", "small=builtin:"+dir+",weight=2")
+	client, err := storehttp.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	r, err := client.StartRollout(t.Context(), store.StartRequest{EnqueueRequest: store.EnqueueRequest{Input: json.RawMessage(`1`)}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url+"/rollout/"+r.RolloutID+"/attempt/"+r.Attempt.AttemptID+"/v1/chat/completions",
+		strings.NewReader(`{"model":"small","max_tokens":5,"messages":[{"role":"user","content":"one two"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	page, err := client.QuerySpans(t.Context(), store.SpanQuery{RolloutID: r.RolloutID})
+	if err != nil || res.StatusCode != http.StatusOK || len(page.Items) != 1 {
+		t.Fatalf("answer is %d, %d spans, %v", res.StatusCode, len(page.Items), err)
+	}
+	ids, _ := page.Items[0].Attributes.Ints(semconv.ResponseTokenIDs)
+	if problem, _ := page.Items[0].Attributes.String(semconv.CallProblem); problem != "" || len(ids) == 0 {
+		t.Errorf("the call has ids %v, problem %q", ids, problem)
+	}
+	if status, _, stderr := run(t, "serve", "--db", "memory:", "--port", "0", "--model", "x=builtin:"+filepath.Join(dir, "none")); status == 0 || !strings.Contains(stderr, "open checkpoint") {
+		t.Errorf("serve of a checkpoint that is not there = %d %q", status, stderr)
 	}
 }

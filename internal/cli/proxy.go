@@ -22,7 +22,7 @@ type proxyOptions struct {
 }
 
 func (o *proxyOptions) bind(f *pflag.FlagSet) {
-	f.StringArrayVar(&o.models, "model", nil, "a model backend as "+modellist.Usage+" (repeatable); options are "+modellist.Options)
+	f.StringArrayVar(&o.models, "model", nil, "a model backend as "+modellist.Usage+" (repeatable); "+builtinPrefix+"FOLDER in place of the address serves a checkpoint of the built-in model; options are "+modellist.Options)
 	f.StringArrayVar(&o.lists, "model-list", nil, "file with model backends in the form of LiteLLM's model_list, YAML (repeatable)")
 	f.DurationVar(&o.connectTimeout, "upstream-connect-timeout", 10*time.Second, "how long connecting to a model backend may take; 0s has no limit")
 	f.DurationVar(&o.timeout, "upstream-timeout", 10*time.Minute, "how long a model backend may take to begin its answer; 0s has no limit")

@@ -108,13 +108,9 @@ func serve(cmd *cobra.Command, o *serveOptions) error {
 		printSettings(cmd.OutOrStdout(), cmd.Flags(), source)
 		return nil
 	}
-	proxy, err := o.proxy.config(os.LookupEnv)
-	if err != nil {
-		return err
-	}
 	config := daemon.Config{
 		Host: o.host, Port: o.port, AuthToken: o.authToken, Insecure: o.insecure,
-		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, PublicURL: o.publicURL, Proxy: proxy, Calls: o.calls.calls(),
+		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, PublicURL: o.publicURL, Calls: o.calls.calls(),
 	}
 	if o.otlpPort != 0 {
 		config.OTLPGRPCPort = &o.otlpPort
@@ -134,6 +130,15 @@ func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error)
 	defer func() { err = errors.Join(err, closeLog()) }()
 	config.Log = loggers.Logger
 	config.Logger = loggers.Logger("")
+	built, entries, err := startBuiltins(ctx, o.proxy.models, loggers.Logger("proxy"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, built.close()) }()
+	o.proxy.models = entries
+	if config.Proxy, err = o.proxy.config(os.LookupEnv); err != nil {
+		return err
+	}
 	if o.workers > 1 {
 		config.Logger.InfoContext(ctx, "one process uses all cores; --n-workers has no effect", "n_workers", o.workers)
 	}
