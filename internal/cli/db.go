@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strconv"
 	"strings"
@@ -94,6 +95,9 @@ func newDBBackup(db *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			if err := sqlite.ReportLog(path, warnings(cmd)); err != nil {
+				return err
+			}
 			if err := sqlite.Backup(cmd.Context(), path, args[0]); err != nil {
 				return err
 			}
@@ -118,7 +122,7 @@ func newDBVacuum(db *string) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			before, after, err := sqlite.Vacuum(cmd.Context(), sqlite.Config{Path: path})
+			before, after, err := sqlite.Vacuum(cmd.Context(), sqlite.Config{Path: path, Logger: warnings(cmd)})
 			if err != nil {
 				return err
 			}
@@ -148,7 +152,7 @@ func newDBPrune(db *string) *cobra.Command {
 			if err != nil {
 				return usageError{fmt.Errorf("--older-than %w", err)}
 			}
-			n, err := sqlite.Prune(cmd.Context(), sqlite.Config{Path: path}, time.Now().Add(-age), dry)
+			n, err := sqlite.Prune(cmd.Context(), sqlite.Config{Path: path, Logger: warnings(cmd)}, time.Now().Add(-age), dry)
 			if err != nil {
 				return err
 			}
@@ -164,6 +168,11 @@ func newDBPrune(db *string) *cobra.Command {
 	cmd.Flags().StringVar(&older, "older-than", "", "age of what is deleted, such as 30d, 2w or 12h")
 	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be deleted")
 	return cmd
+}
+
+// warnings is a logger of what a command should not pass over.
+func warnings(cmd *cobra.Command) *slog.Logger {
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
 // parseAge reads a duration that may be in days or weeks.

@@ -58,6 +58,10 @@ const unqueued = "rollouts wait to be claimed but are not in the queue"
 // promises that the tables keep to each other. A server may be running on the
 // database. An error means that it could not be looked at.
 func Check(ctx context.Context, path string) (r Report, err error) {
+	left, err := idleLeftover(path)
+	if err != nil {
+		return r, explain(path, err)
+	}
 	c, err := visit(ctx, path)
 	if err != nil {
 		return r, err
@@ -72,6 +76,9 @@ func Check(ctx context.Context, path string) (r Report, err error) {
 	defer func() { _, _ = c.exec(rollback) }() // nothing was written
 	if r.Problems, err = c.problems(fmt.Sprintf("PRAGMA integrity_check(%d)", maxProblems)); err != nil {
 		return r, explain(path, err)
+	}
+	if left.lost > 0 {
+		r.Problems = append(r.Problems, fmt.Sprintf("the log was damaged at byte %d, and the %d commits behind that are lost", left.broken, left.lost))
 	}
 	if len(r.Problems) > 0 {
 		return r, nil // what the tables say cannot be relied on

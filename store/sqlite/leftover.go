@@ -43,6 +43,36 @@ func (l leftover) report(log *slog.Logger, path string) {
 	}
 }
 
+// ReportLog tells log what the log of a database that nobody has open is like, as
+// opening it does. Whatever connects to the database afterwards takes the sound
+// part of its log over and drops the rest.
+func ReportLog(path string, log *slog.Logger) error {
+	l, err := idleLeftover(path)
+	if err == nil {
+		l.report(log, path)
+	}
+	return err
+}
+
+// idleLeftover reads the log of a database that no server has open: of one that
+// has, it is no leftover, and changes while it is read.
+func idleLeftover(path string) (leftover, error) {
+	none := leftover{broken: -1}
+	path, err := realPath(path)
+	if err != nil {
+		return none, err
+	}
+	if _, err := os.Stat(path + "-wal"); err != nil {
+		return none, nil //nolint:nilerr // there is no log
+	}
+	lock, err := lockDatabase(path)
+	if err != nil {
+		return none, nil //nolint:nilerr // a server has it open, or the disk cannot be written
+	}
+	l, err := findLeftover(path)
+	return l, errors.Join(err, lock.release())
+}
+
 // findLeftover reads the log beside a database, which must not be open.
 func findLeftover(path string) (l leftover, err error) {
 	l.broken = -1

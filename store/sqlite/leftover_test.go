@@ -162,6 +162,28 @@ func TestTornLog(t *testing.T) {
 			}
 		})
 	}
+	t.Run("check", func(t *testing.T) {
+		path := filepath.Join(t.TempDir(), "agl.db")
+		log := bytes.Clone(k.log[:whole])
+		log[k.ends[20]-1] ^= 1
+		for name, content := range map[string][]byte{path: k.db, path + "-wal": log} {
+			if err := os.WriteFile(name, content, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var said bytes.Buffer
+		if err := ReportLog(path, slog.New(slog.NewTextHandler(&said, nil))); err != nil || !strings.Contains(said.String(), "commits_lost=40") {
+			t.Errorf("ReportLog = %v, said %q", err, said.String())
+		}
+		r, err := Check(t.Context(), path)
+		if err != nil || len(r.Problems) != 1 || !strings.Contains(r.Problems[0], "the 40 commits behind that are lost") {
+			t.Errorf("Check = %q, %v, want that commits are lost", r.Problems, err)
+		}
+		// Looking took the log over: what is left is whole.
+		if r, err := Check(t.Context(), path); err != nil || len(r.Problems) > 0 || r.Counts.TotalRollouts != 20 {
+			t.Errorf("Check again = %+v, %v, want the 20 rollouts from before", r, err)
+		}
+	})
 	t.Run("the header", func(t *testing.T) {
 		log := bytes.Clone(k.log[:whole])
 		log[9] ^= 1 // the page size
