@@ -28,6 +28,9 @@ const (
 	Imitation Objective = "imitation"
 	// PolicyGradient is [Options.Loss] over the masked tokens.
 	PolicyGradient Objective = "policy_gradient"
+	// Preference is direct preference optimisation ([rl.DPO]) over pairs of rows:
+	// a chosen answer, then the rejected one, each with its Reference.
+	Preference Objective = "preference"
 )
 
 // Row is one training sequence: everything the model saw and said, in order.
@@ -40,7 +43,8 @@ type Row struct {
 	// imitation), 0 elsewhere. Mask[0] is ignored: nothing predicts it.
 	Mask []float32
 
-	// The rest is read by policy gradients only, and only where Mask is not 0.
+	// The rest is read by policy gradients only, Reference by preferences too, and
+	// only where Mask is not 0.
 
 	// Logprobs are what ratios are taken against: log-probabilities under the
 	// policy that sampled the tokens, or, when Correction makes up for the
@@ -71,8 +75,11 @@ type Options struct {
 	// Loss is that of policy gradients; the zero value is PPO's clipped loss with
 	// the mean over tokens. Weights are shares of the whole batch; every optimiser
 	// step divides by those of its rows ([rl.Loss.Shares], [rl.Loss.Divisor]).
-	Loss        rl.Loss
-	Critic      CriticOptions
+	Loss   rl.Loss
+	Critic CriticOptions
+	// Beta is how closely preferences hold on to the reference; must be > 0 for
+	// [Preference], usually 0.1.
+	Beta        float64
 	MaxGradNorm float64 // gradients are scaled down to this norm; 0 means 1
 	Seed        int64   // order of rows within the epochs
 }
@@ -97,6 +104,9 @@ func (b Batch) Validate() error {
 	if err := b.Options.validate(); err != nil {
 		return fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
+	if b.Options.Objective == Preference && len(b.Rows)%2 != 0 {
+		return fmt.Errorf("%w: %d rows: preferences come in pairs, the chosen answer first", ErrInvalid, len(b.Rows))
+	}
 	for i, r := range b.Rows {
 		if err := r.validate(b.Options); err != nil {
 			return fmt.Errorf("%w: row %d: %w", ErrInvalid, i, err)
@@ -110,18 +120,19 @@ func (r *Row) validate(o Options) error {
 	if len(r.Mask) != n {
 		return fmt.Errorf("%d mask entries for %d tokens", len(r.Mask), n)
 	}
-	if o.Objective != PolicyGradient {
+	if o.Objective == Imitation {
 		return nil
 	}
+	policy := o.Objective == PolicyGradient
 	for _, c := range []struct {
 		name   string
 		values []float32
 		needed bool
 	}{
-		{"logprobs", r.Logprobs, true},
-		{"advantages", r.Advantages, true},
-		{"corrections", r.Correction, r.Correction != nil},
-		{"reference logprobs", r.Reference, o.Loss.KL.Coefficient != 0},
+		{"logprobs", r.Logprobs, policy},
+		{"advantages", r.Advantages, policy},
+		{"corrections", r.Correction, policy && r.Correction != nil},
+		{"reference logprobs", r.Reference, !policy || o.Loss.KL.Coefficient != 0},
 		{"returns", r.Returns, o.Critic.LearningRate > 0},
 		{"values", r.Values, o.Critic.LearningRate > 0},
 	} {
@@ -145,21 +156,27 @@ func (r *Row) validate(o Options) error {
 
 func (o Options) validate() error {
 	switch o.Objective {
-	case Imitation:
+	case Imitation, Preference:
 		if o.Loss != (rl.Loss{}) {
-			return fmt.Errorf("loss %+v: imitation has none to choose", o.Loss)
+			return fmt.Errorf("loss %+v: %s has none to choose", o.Loss, o.Objective)
 		}
 		if o.Critic != (CriticOptions{}) {
-			return fmt.Errorf("critic %+v: imitation has no returns to learn from", o.Critic)
+			return fmt.Errorf("critic %+v: %s has no returns to learn from", o.Critic, o.Objective)
 		}
 	case PolicyGradient:
 		if err := o.Loss.Validate(); err != nil {
 			return err
 		}
 	default:
-		return fmt.Errorf("objective %q: must be %s or %s", o.Objective, Imitation, PolicyGradient)
+		return fmt.Errorf("objective %q: must be %s, %s or %s", o.Objective, Imitation, PolicyGradient, Preference)
 	}
 	switch {
+	case o.Objective == Preference && !(o.Beta > 0):
+		return fmt.Errorf("beta %v: must be greater than 0", o.Beta)
+	case o.Objective != Preference && o.Beta != 0:
+		return fmt.Errorf("beta %v: only preferences have it", o.Beta)
+	case o.Objective == Preference && o.Minibatch%2 != 0:
+		return fmt.Errorf("minibatch %d: must be even, since preferences come in pairs", o.Minibatch)
 	case !(o.LearningRate > 0): // also what is no number
 		return fmt.Errorf("learning rate %v: must be greater than 0", o.LearningRate)
 	case o.Epochs < 0:
@@ -182,8 +199,9 @@ func (o Options) validate() error {
 // by masked tokens. Names follow the field: loss, grad_norm, entropy, tokens,
 // rows, seconds, and for policy gradients clip_fraction, approx_kl (the k3
 // estimate), ratio_mean, with a dual clip dual_clip_fraction, with a KL term
-// reference_kl, with a critic value_loss. Without a masked token there are no
-// averages.
+// reference_kl, with a critic value_loss; for preferences margin (see
+// [rl.PairLoss]) and preferred (the share of pairs with a margin above 0).
+// Without a masked token there are no averages.
 type Metrics map[string]float64
 
 // Learner updates the weights of one policy. Methods are safe for concurrent

@@ -546,3 +546,30 @@ func TestSoftOverlong(t *testing.T) {
 		}
 	}
 }
+
+// DPO by hand and by differences; far away it stays finite.
+func TestDPO(t *testing.T) {
+	t.Parallel()
+	even := rl.DPO(rl.Pair{Chosen: -3, Rejected: -5, ReferenceChosen: -3, ReferenceRejected: -5}, .1)
+	if math.Abs(even.Loss-math.Ln2) > 1e-12 || even.Margin != 0 || math.Abs(even.Chosen+.05) > 1e-12 || math.Abs(even.Rejected-.05) > 1e-12 {
+		t.Errorf("at the reference: %+v, want loss ln 2 and slopes of half of beta", even)
+	}
+	for _, p := range []rl.Pair{{-3, -5, -4, -4.5}, {-9, -2, -4, -4}, {-1, -60, -2, -3}, {-900, -1, -1, -900}} {
+		const h, beta = 1e-5, .3
+		got := rl.DPO(p, beta)
+		at := func(c, r float64) float64 {
+			q := p
+			q.Chosen, q.Rejected = q.Chosen+c, q.Rejected+r
+			return rl.DPO(q, beta).Loss
+		}
+		if want := (at(h, 0) - at(-h, 0)) / (2 * h); math.Abs(got.Chosen-want) > 1e-6 {
+			t.Errorf("%+v: slope of the chosen %v, want %v", p, got.Chosen, want)
+		}
+		if want := (at(0, h) - at(0, -h)) / (2 * h); math.Abs(got.Rejected-want) > 1e-6 {
+			t.Errorf("%+v: slope of the rejected %v, want %v", p, got.Rejected, want)
+		}
+	}
+	if far := rl.DPO(rl.Pair{Chosen: -1e6, Rejected: 0}, 10); math.IsInf(far.Loss, 0) || math.IsNaN(far.Chosen) || far.Loss != 1e7 {
+		t.Errorf("far away: %+v, want a loss of 1e7", far)
+	}
+}

@@ -23,12 +23,17 @@ type trainRow struct {
 	targets []target
 	tokens  []rl.Token // of each target, as far as the batch knows them
 	size    rl.Size
-	share   float64 // of a token; see rl.Loss.Shares
+	// reference is the log-probability of the targets under the reference policy,
+	// weighted like theirs; for preferences.
+	reference float64
+	share     float64 // of a token; see rl.Loss.Shares
 }
 
 // lossSums are the sums over targets that the metrics are made of.
 type lossSums struct {
 	weight, loss, entropy, clipped, dual, kl, ratio, reference, value float64
+
+	pairs pairSums
 }
 
 func (s *lossSums) add(o lossSums) {
@@ -41,6 +46,7 @@ func (s *lossSums) add(o lossSums) {
 	s.ratio += o.ratio
 	s.reference += o.reference
 	s.value += o.value
+	s.pairs.add(o.pairs)
 }
 
 // objective holds what the loss of a target needs besides the target.
@@ -52,7 +58,11 @@ type objective struct {
 }
 
 func newObjective(o learner.Options) *objective {
-	return &objective{kind: o.Objective, loss: o.Loss.Resolved(), critic: o.Critic}
+	obj := &objective{kind: o.Objective, loss: o.Loss.Resolved(), critic: o.Critic}
+	if o.Objective == learner.Preference { // the slopes of pairs stand as advantages
+		obj.loss.Surrogate = rl.Reinforce
+	}
+	return obj
 }
 
 // gradient replaces the logits of the pass by their gradients.
@@ -92,7 +102,7 @@ func (p *pass) price(o *objective) {
 		p.losses = make([]rl.TokenLoss, len(p.sampled)+len(p.sampled)/4)
 	}
 	p.losses = p.losses[:len(p.sampled)]
-	if o.kind != learner.PolicyGradient {
+	if o.kind == learner.Imitation {
 		for i, t := range p.sampled {
 			p.losses[i] = rl.TokenLoss{Loss: -t.Logprob, Gradient: -1}
 		}

@@ -111,14 +111,22 @@ func (m *Model) trainRows(b learner.Batch) ([]trainRow, error) {
 		}
 		row := trainRow{ids: r.IDs, targets: targetsOf(r), size: rl.Size{Rollout: r.Rollout}}
 		if len(row.targets) == 0 {
+			if b.Options.Objective == learner.Preference {
+				return nil, fmt.Errorf("%w: row %d: no masked token, so there is nothing to prefer", learner.ErrInvalid, i)
+			}
 			continue
 		}
 		row.tokens = make([]rl.Token, len(row.targets))
 		for j := range row.targets {
 			g := &row.targets[j]
 			row.size.Tokens += g.weight
-			if b.Options.Objective == learner.PolicyGradient {
+			switch b.Options.Objective {
+			case learner.PolicyGradient:
 				row.tokens[j] = token(r, g.pos)
+			case learner.Preference:
+				row.tokens[j] = rl.Token{Correction: 1}
+				row.reference += g.weight * float64(r.Reference[g.pos])
+			case learner.Imitation:
 			}
 			if b.Options.Critic.LearningRate > 0 {
 				g.ret, g.value = float64(r.Returns[g.pos]), float64(r.Values[g.pos])
@@ -151,10 +159,14 @@ func token(r learner.Row, t int) rl.Token {
 func (m *Model) steps(ctx context.Context, rows []trainRow, o learner.Options, tally *tally) error {
 	size := cmp.Or(o.Minibatch, len(rows))
 	order := make([]trainRow, len(rows))
+	together := 1 // rows that stay side by side
+	if o.Objective == learner.Preference {
+		together = 2
+	}
 	for epoch := range max(o.Epochs, 1) {
 		r := rand.New(rand.NewPCG(uint64(o.Seed), uint64(epoch)))
-		for to, from := range r.Perm(len(rows)) {
-			order[to] = rows[from]
+		for to, from := range r.Perm(len(rows) / together) {
+			copy(order[to*together:(to+1)*together], rows[from*together:])
 		}
 		for from := 0; from < len(order); from += size {
 			if err := ctx.Err(); err != nil {
@@ -178,12 +190,18 @@ func (m *Model) step(batch []trainRow, o learner.Options) (lossSums, float64, er
 	t.backward.fill(m.lay, t.weights)
 	obj := newObjective(o)
 	obj.norm = divisor(o.Loss, batch)
+	var pairs pairSums
+	if o.Objective == learner.Preference {
+		obj.norm = float64(len(batch)) / 2
+		pairs = m.prefer(batch, o.Beta)
+	}
 	parts := split(batch, len(t.shards))
 	m.parallel(len(parts), func(i int) { t.sums[i] = t.shards[i].run(parts[i], t, obj) })
 	var sums lossSums
 	for _, s := range t.sums[:len(parts)] {
 		sums.add(s)
 	}
+	sums.pairs = pairs
 	norm, err := m.apply(o, len(parts))
 	if err == nil && o.Critic.LearningRate > 0 {
 		t.critic.step(t.shards[:len(parts)], o.Critic)
@@ -341,6 +359,9 @@ func (t *tally) metrics(elapsed time.Duration) learner.Metrics {
 	out["loss"] = t.sums.loss / w
 	out["entropy"] = t.sums.entropy / w
 	out["grad_norm"] = t.norm / w
+	if p := t.sums.pairs; t.options.Objective == learner.Preference {
+		out["loss"], out["margin"], out["preferred"] = p.loss/p.n, p.margin/p.n, p.preferred/p.n
+	}
 	if t.options.Objective != learner.PolicyGradient {
 		return out
 	}
