@@ -1,5 +1,6 @@
-// Package sft is supervised fine-tuning: a policy learns to say what
-// demonstrations say.
+// Package sft trains on rows that are there already: by supervised fine-tuning a
+// policy learns to say what demonstrations say, by direct preference optimisation
+// (DPO, arXiv:2305.18290) to prefer one answer of a pair to the other.
 //
 // It trains on rows that its caller makes, step by step. Each execution is a
 // run in the store, with the metrics of its steps and checkpoints, from which
@@ -18,8 +19,20 @@ import (
 	"agentlightning/learner"
 )
 
-// Name is the name of the algorithm in its runs.
-const Name = "sft"
+// Names of the algorithm in its runs.
+const (
+	Name           = "sft"
+	NamePreference = "dpo"
+)
+
+// Preference makes pairs of the rows: a chosen answer, then the rejected one.
+type Preference struct {
+	// Beta is how closely the policy holds on to the reference; must be > 0.
+	Beta float64
+	// Reference is the policy before training, such as what
+	// [agentlightning/learner/native.Model.Freeze] returned; required.
+	Reference learner.Scorer
+}
 
 // Config says what to train on and how.
 type Config struct {
@@ -28,6 +41,8 @@ type Config struct {
 	// Rows makes the batch of a step, counted from 1. It must depend on nothing
 	// but its arguments, so that a resumed run sees the same batches; required.
 	Rows func(step int, random *rand.Rand) []learner.Row
+	// Preference trains on pairs by DPO; nil is supervised fine-tuning.
+	Preference *Preference
 	// Steps is the number of updates; must be at least 1.
 	Steps int
 	// LearningRate is the step size over the run.
@@ -60,6 +75,10 @@ func (c Config) Validate() error {
 		return errors.New("sft: Learner: must be set")
 	case c.Rows == nil:
 		return errors.New("sft: Rows: must be set")
+	case c.Preference != nil && c.Preference.Reference == nil:
+		return errors.New("sft: Preference.Reference: must be set")
+	case c.Preference != nil && !(c.Preference.Beta > 0):
+		return fmt.Errorf("sft: Preference.Beta: %v: must be greater than 0", c.Preference.Beta)
 	case c.Steps < 1:
 		return fmt.Errorf("sft: Steps: %d: must be at least 1", c.Steps)
 	case !(c.LearningRate.Peak > 0):
@@ -73,6 +92,7 @@ type summary struct {
 	Steps        int              `json:"steps"`
 	LearningRate learner.Schedule `json:"learning_rate"`
 	MaxGradNorm  float64          `json:"max_grad_norm"`
+	Beta         float64          `json:"beta,omitempty"` // of preferences
 }
 
 // New returns the algorithm.
@@ -84,7 +104,11 @@ func New(c Config) (algorithm.Algorithm, error) {
 }
 
 func (c Config) run(ctx context.Context, env algorithm.Env) error {
-	run, err := algorithm.Begin(ctx, env, Name, summary{c.Steps, c.LearningRate, c.MaxGradNorm}, c.Seed)
+	name, kept := Name, summary{Steps: c.Steps, LearningRate: c.LearningRate, MaxGradNorm: c.MaxGradNorm}
+	if c.Preference != nil {
+		name, kept.Beta = NamePreference, c.Preference.Beta
+	}
+	run, err := algorithm.Begin(ctx, env, name, kept, c.Seed)
 	if err != nil {
 		return err
 	}
@@ -107,10 +131,14 @@ func (c Config) train(ctx context.Context, run *algorithm.Run) error {
 	for step := first; step <= c.Steps; step++ {
 		started := time.Now()
 		rows := c.Rows(step, rand.New(rand.NewPCG(uint64(c.Seed), uint64(step))))
-		metrics, err := c.Learner.Update(ctx, learner.Batch{Rows: rows, Options: learner.Options{
+		batch := learner.Batch{Rows: rows, Options: learner.Options{
 			Objective: learner.Imitation, LearningRate: c.LearningRate.At(step, c.Steps),
 			MaxGradNorm: c.MaxGradNorm, Seed: c.Seed + int64(step),
-		}})
+		}}
+		if err := c.Preference.prepare(ctx, &batch); err != nil {
+			return fmt.Errorf("sft: step %d: %w", step, err)
+		}
+		metrics, err := c.Learner.Update(ctx, batch)
 		if err != nil {
 			return fmt.Errorf("sft: step %d: %w", step, err)
 		}
@@ -130,6 +158,22 @@ func (c Config) train(ctx context.Context, run *algorithm.Run) error {
 		if c.OnStep != nil {
 			c.OnStep(Step{step, c.Steps, metrics, time.Since(started)})
 		}
+	}
+	return nil
+}
+
+// prepare makes preferences of a batch.
+func (p *Preference) prepare(ctx context.Context, b *learner.Batch) error {
+	if p == nil {
+		return nil
+	}
+	b.Options.Objective, b.Options.Beta = learner.Preference, p.Beta
+	reference, err := p.Reference.Score(ctx, b.Rows)
+	if err != nil {
+		return fmt.Errorf("score the rows by the reference: %w", err)
+	}
+	for i := range b.Rows {
+		b.Rows[i].Reference = reference[i]
 	}
 	return nil
 }

@@ -168,6 +168,14 @@ var rules = []rule{
 		"adapter/credit":           "makes its rules",
 		"github.com/google/cel-go": "safe, typed expressions",
 	}},
+	{"dataset", "training data between the store, files and learners", reasons{
+		root:                               words,
+		"adapter":                          "calls and conversations of an attempt",
+		"adapter/credit":                   "advantages of rows",
+		"algorithm":                        "tasks, and errors that name a line",
+		"learner":                          "rows as learners take them",
+		"github.com/parquet-go/parquet-go": "Parquet in pure Go",
+	}},
 	{"rl", "advantages, masks and losses (pure)", nil},
 	{"learner", "the contract to whatever updates weights", reasons{
 		"rl": "losses are described there",
@@ -189,7 +197,7 @@ var rules = []rule{
 		"algorithm": "implements the contract",
 		"store":     contract,
 	}},
-	{"algorithm/sft", "supervised warm-up on demonstrations", reasons{
+	{"algorithm/sft", "training on rows that are there: imitation and preferences", reasons{
 		"algorithm": "implements the contract",
 		"learner":   "updates the weights",
 	}},
@@ -259,6 +267,8 @@ var rules = []rule{
 		"adapter/credit":           "shows what rules of credit would give",
 		"adapter/credit/expr":      "rules that are expressions",
 		"rl":                       "advantages of what was credited",
+		"algorithm":                "errors that name a line",
+		"dataset":                  "training data in files",
 		"internal/daemon":          "agl serve",
 		"gateway":                  "how the server makes the calls of the 1.0 protocol",
 		"internal/doctor":          "agl doctor",

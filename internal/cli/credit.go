@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -18,8 +17,6 @@ import (
 	"agentlightning/adapter/credit/expr"
 	"agentlightning/rl"
 	"agentlightning/store"
-	"agentlightning/store/engine"
-	"agentlightning/store/sqlite"
 )
 
 func newCredit() *cobra.Command {
@@ -34,8 +31,7 @@ func newCredit() *cobra.Command {
 
 // previewOptions are the flags of agl credit preview.
 type previewOptions struct {
-	clientOptions
-	db     string
+	source
 	rules  []string
 	how    rl.AdvantageConfig
 	alone  bool
@@ -65,7 +61,6 @@ func newCreditPreview() *cobra.Command {
 	}
 	o.bind(cmd)
 	f := cmd.Flags()
-	f.StringVar(&o.db, "db", "", "read this database, as sqlite:PATH, rather than ask a server")
 	f.StringArrayVar(&o.rules, "rule", []string{"identical"}, "rule of credit; give it twice to compare two")
 	f.StringVar((*string)(&o.how.Estimator), "estimator", string(rl.GRPO), "what a reward is compared with: "+joined(rl.Estimators()))
 	f.BoolVar(&o.how.WithoutStd, "without-std", false, "do not divide by the standard deviation of the group")
@@ -98,7 +93,7 @@ func previewCredit(cmd *cobra.Command, ids []string, o *previewOptions) (err err
 		}
 	}
 	ctx := cmd.Context()
-	st, err := o.openStore(ctx)
+	st, err := o.source.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -126,28 +121,6 @@ func creditRule(text string) (credit.Rule, error) {
 		return expr.New(expression)
 	}
 	return credit.Parse(text)
-}
-
-// openStore opens the database, which must exist, or reaches the server.
-func (o *previewOptions) openStore(ctx context.Context) (store.Store, error) {
-	if o.db == "" {
-		return o.open()
-	}
-	if o.server != "" {
-		return nil, usageError{errors.New("--db and --server: give one of them")}
-	}
-	path, err := databaseFile(o.db)
-	if err != nil {
-		return nil, err
-	}
-	if _, err := os.Stat(path); err != nil {
-		return nil, err
-	}
-	backend, err := sqlite.Open(ctx, sqlite.Config{Path: path})
-	if err != nil {
-		return nil, err
-	}
-	return engine.New(backend, engine.Config{}), nil
 }
 
 // place is where a rollout belongs in its run; all empty for one without.

@@ -29,8 +29,16 @@ func finishedRollout(t *testing.T, st store.Store, group string, member int, rew
 		t.Fatalf("dequeue = %v, %v", claimed, err)
 	}
 	id, attempt := claimed[0].RolloutID, claimed[0].Attempt.AttemptID
+	said := "wrong"
+	if reward != nil && *reward > 0 {
+		said = "right"
+	}
 	call := func(tokens ...int64) agl.SpanCore {
 		return agl.SpanCore{Name: semconv.SpanModelCall, Attributes: agl.Attributes{
+			{Key: semconv.PromptKey(0, "role"), Value: "user"},
+			{Key: semconv.PromptKey(0, "content"), Value: "ask"},
+			{Key: semconv.CompletionKey(0, "role"), Value: "assistant"},
+			{Key: semconv.CompletionKey(0, "content"), Value: said + string(rune('a'+len(tokens)))},
 			{Key: semconv.PromptTokenIDs, Value: []int64{1}},
 			{Key: semconv.ResponseTokenIDs, Value: tokens},
 			{Key: semconv.GenAIAgentName, Value: "solver"},
