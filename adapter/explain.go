@@ -7,6 +7,7 @@ import (
 	"strconv"
 
 	agl "agentlightning"
+	"agentlightning/rl"
 )
 
 // Why a call or a whole attempt is not trained on, beside the values of
@@ -33,6 +34,9 @@ type ExplainConfig struct {
 	// Agent is searched in the names of agents whose calls are trained on; nil
 	// trains on all calls.
 	Agent *regexp.Regexp
+	// OnFailure says what attempts are worth that failed or have no reward; empty
+	// means [rl.DropFailed].
+	OnFailure rl.OnFailure
 	// LogprobsOptional trains on rows without log-probabilities too, as trainers
 	// do that compute them again.
 	LogprobsOptional bool
@@ -129,7 +133,7 @@ func (r *Recording) Explain(at Circumstances, c ExplainConfig) ExplainedAttempt 
 	}
 	final := r.final()
 	e.Reward, e.RewardSpan = final.value, final.span
-	e.Reason, e.Detail = verdict(at, final)
+	e.Reason, e.Detail = verdict(at, final, c.OnFailure)
 
 	ordered := r.ordered()
 	var calls []Call // those that count
@@ -174,16 +178,20 @@ func (r *Recording) Explain(at Circumstances, c ExplainConfig) ExplainedAttempt 
 }
 
 // verdict says why an attempt as a whole is not trained on.
-func verdict(at Circumstances, final recordedReward) (reason, detail string) {
+func verdict(at Circumstances, final recordedReward, how rl.OnFailure) (reason, detail string) {
+	drop := how != rl.KeepFailed && how != rl.ZeroFailed
+	failed := at.Status != agl.AttemptSucceeded || at.Rollout != agl.RolloutSucceeded
 	switch {
 	case at.Superseded:
 		return ReasonSuperseded, "a later attempt of the rollout counts"
 	case !at.Status.Finished() && !at.Rollout.Terminal():
 		return ReasonAttemptOpen, fmt.Sprintf("the attempt is %s", at.Status)
-	case at.Status != agl.AttemptSucceeded:
+	case drop && at.Status != agl.AttemptSucceeded:
 		return ReasonAttemptFailed, fmt.Sprintf("the attempt ended as %s; a failure is not a reward of 0", at.Status)
-	case at.Rollout != agl.RolloutSucceeded:
+	case drop && failed:
 		return ReasonRolloutStatus, fmt.Sprintf("the rollout is %s", at.Rollout)
+	case how == rl.ZeroFailed && (failed || final.err == nil && final.value == nil):
+		return "", "" // worth 0
 	case final.err != nil:
 		return ReasonRewardUnreadable, final.err.Error()
 	case final.value == nil:

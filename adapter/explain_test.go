@@ -10,6 +10,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/adapter"
+	"agentlightning/rl"
 	"agentlightning/semconv"
 )
 
@@ -65,6 +66,11 @@ func TestExplain(t *testing.T) {
 		{"zero is a reward", []agl.Span{one[0], reward(2, 0)}, good, adapter.ExplainConfig{}, []string{""}, "", 1},
 		{"failed attempt", one, but(func(c *adapter.Circumstances) { c.Status, c.Rollout = agl.AttemptFailed, agl.RolloutFailed }), adapter.ExplainConfig{}, []string{"attempt_failed"}, "attempt_failed", 0},
 		{"silent to the end", one, but(func(c *adapter.Circumstances) { c.Status, c.Rollout = agl.AttemptUnresponsive, agl.RolloutFailed }), adapter.ExplainConfig{}, []string{"attempt_failed"}, "attempt_failed", 0},
+		{"a failure is kept", one, but(func(c *adapter.Circumstances) { c.Status, c.Rollout = agl.AttemptFailed, agl.RolloutFailed }), adapter.ExplainConfig{OnFailure: rl.KeepFailed}, []string{""}, "", 1},
+		{"a failure without a reward", one[:1], but(func(c *adapter.Circumstances) { c.Status, c.Rollout = agl.AttemptFailed, agl.RolloutFailed }), adapter.ExplainConfig{OnFailure: rl.KeepFailed}, []string{"no_reward"}, "no_reward", 0},
+		{"a failure is a zero", one[:1], but(func(c *adapter.Circumstances) { c.Status, c.Rollout = agl.AttemptTimeout, agl.RolloutFailed }), adapter.ExplainConfig{OnFailure: rl.ZeroFailed}, []string{""}, "", 1},
+		{"without a reward it is worth 0", one[:1], good, adapter.ExplainConfig{OnFailure: rl.ZeroFailed}, []string{""}, "", 1},
+		{"running is no failure", one, but(func(c *adapter.Circumstances) { c.Status, c.Rollout = agl.AttemptRunning, agl.RolloutRunning }), adapter.ExplainConfig{OnFailure: rl.ZeroFailed}, []string{"attempt_open"}, "attempt_open", 0},
 		{"still running", one, but(func(c *adapter.Circumstances) { c.Status, c.Rollout = agl.AttemptRunning, agl.RolloutRunning }), adapter.ExplainConfig{}, []string{"attempt_open"}, "attempt_open", 0},
 		{"superseded", one, but(func(c *adapter.Circumstances) { c.Superseded = true }), adapter.ExplainConfig{}, []string{"attempt_superseded"}, "attempt_superseded", 0},
 		{"cancelled rollout", one, but(func(c *adapter.Circumstances) { c.Rollout = agl.RolloutCancelled }), adapter.ExplainConfig{}, []string{"rollout_not_success"}, "rollout_not_success", 0},

@@ -53,6 +53,9 @@ func explaining(how adapter.ExplainConfig) url.Values {
 	if how.LogprobsOptional {
 		v.Set("logprobs", "optional")
 	}
+	if how.OnFailure != "" {
+		v.Set("on_failure", string(how.OnFailure))
+	}
 	if how.Agent != nil {
 		v.Set("agent", how.Agent.String())
 	}

@@ -21,7 +21,7 @@ type Route struct {
 const (
 	pagingQuery  = "limit=:integer offset=:integer sort_by=:string sort_order=:SortOrder"
 	logicQuery   = " filter_logic=:FilterLogic"
-	explainQuery = "joining=:Joining agent=:string logprobs=:LogprobsNeed prompt_limit=:integer response_limit=:integer total_limit=:integer"
+	explainQuery = "joining=:Joining agent=:string logprobs=:LogprobsNeed on_failure=:OnFailure prompt_limit=:integer response_limit=:integer total_limit=:integer"
 	spanQuery    = "rollout_id:string attempt_id=:string trace_id=:string trace_id_contains=:string span_id=:string " +
 		"span_id_contains=:string parent_id=:string parent_id_contains=:string name=:string name_contains=:string "
 )

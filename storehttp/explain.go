@@ -12,6 +12,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/adapter"
+	"agentlightning/rl"
 	"agentlightning/store"
 )
 
@@ -115,6 +116,9 @@ func (o object) explaining() adapter.ExplainConfig {
 	}
 	if v, given := o.get("logprobs"); given {
 		how.LogprobsOptional = literal(v, []string{"required", "optional"}) == "optional"
+	}
+	if v, given := o.get("on_failure"); given {
+		how.OnFailure = literal(v, []rl.OnFailure{rl.DropFailed, rl.KeepFailed, rl.ZeroFailed})
 	}
 	if v, given := o.get("agent"); given {
 		text := v.string()

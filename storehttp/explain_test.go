@@ -15,6 +15,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/adapter"
+	"agentlightning/rl"
 	"agentlightning/semconv"
 	"agentlightning/store"
 	"agentlightning/store/engine"
@@ -119,6 +120,13 @@ func TestExplainRollout(t *testing.T) {
 	if err != nil || e.Sums.Rows != 3 || e.Sums.Reasons["prompt_too_long"] != 145 || e.Sums.Reasons["response_cut"] != 2 {
 		t.Errorf("with limits: %+v, %v, want 3 rows, 145 prompts too long and 2 cut off", e.Sums, err)
 	}
+	broken := finished(t, inner, 1, nil, agl.AttemptFailed)
+	for how, rows := range map[rl.OnFailure]int{rl.DropFailed: 0, rl.KeepFailed: 0, rl.ZeroFailed: 1} {
+		e, err := c.ExplainRollout(ctx, broken.RolloutID, adapter.ExplainConfig{OnFailure: how})
+		if err != nil || e.Sums.Rows != rows {
+			t.Errorf("failures that are %s: %d rows, %v, want %d", how, e.Sums.Rows, err, rows)
+		}
+	}
 	if _, err := c.ExplainRollout(ctx, "ro-none", adapter.ExplainConfig{}); !errors.Is(err, store.ErrNotFound) || !strings.Contains(err.Error(), "ro-none") {
 		t.Errorf("an unknown rollout: %v, want %v and the id", err, store.ErrNotFound)
 	}
@@ -219,6 +227,7 @@ func TestExplainRefusals(t *testing.T) {
 		{"GET", "/rollouts/" + r.RolloutID + "/explain?agent=(", "", 422, "not a regular expression"},
 		{"GET", "/rollouts/" + r.RolloutID + "/explain?prompt_limit=-1", "", 422, "prompt_limit must be between 0"},
 		{"GET", "/rollouts/" + r.RolloutID + "/explain?logprobs=perhaps", "", 422, `"logprobs"`},
+		{"GET", "/rollouts/" + r.RolloutID + "/explain?on_failure=cry", "", 422, `"on_failure"`},
 		{"GET", "/rollouts/ro-x/explain", "", 404, "ro-x"},
 		{"POST", "/rollouts/explain", "", 422, `"missing"`},
 		{"POST", "/rollouts/explain", `{"limit":1001}`, 400, "between 1 and 1000"},

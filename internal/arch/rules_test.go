@@ -81,6 +81,7 @@ var rules = []rule{
 		root:               words,
 		"store":            "serves one store and is another",
 		"adapter":          "explains what training makes of rollouts",
+		"rl":               "what failures are worth",
 		"internal/jsonx":   wire,
 		"golang.org/x/sys": "asks Linux whether a peer read its answer",
 	}},
@@ -155,6 +156,7 @@ var rules = []rule{
 	// Learning.
 	{"adapter", "spans to what training reads: calls, triplets, messages, training rows (pure)", reasons{
 		root:             words,
+		"rl":             "what failures are worth",
 		"semconv":        names,
 		"internal/jsonx": "attributes that hold JSON",
 	}},
@@ -243,6 +245,7 @@ var rules = []rule{
 	{"internal/daemon", "the assembled server", reasons{
 		root:                                  words,
 		"adapter":                             "describes the words of its explanations",
+		"rl":                                  "describes what failures may be worth",
 		"dashboard":                           assembly,
 		"gateway":                             assembly,
 		"internal/access":                     "guards every protocol",

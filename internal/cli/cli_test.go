@@ -137,6 +137,7 @@ func TestMistakesAreOneLineThatSaysWhatToDo(t *testing.T) {
 		{"no choice to explain", "give rollout ids, or choose", 2, []string{"rollouts", "explain"}},
 		{"joining", "must be lineages, linear or separate", 2, []string{"rollouts", "explain", "ro-1", "--joining", "x"}},
 		{"agent", "missing closing )", 2, []string{"rollouts", "explain", "ro-1", "--agent", "("}},
+		{"failures", "must be drop, keep or zero", 2, []string{"rollouts", "explain", "ro-1", "--on-failure", "x"}},
 		{"token limit", "--prompt-limit -1", 2, []string{"rollouts", "explain", "ro-1", "--prompt-limit", "-1"}},
 		{"kind of export", "must be one of rollouts, spans, rows", 2, []string{"rollouts", "export", "--what", "all"}},
 		{"export over a file", "the file exists", 2, []string{"rollouts", "export", "--to", settings}},

@@ -242,6 +242,11 @@ func TestRolloutsExplain(t *testing.T) {
 	out, _ = w.agl(t, 0, "rollouts", "explain", w.broken)
 	wantParts(t, out, "0 of 1 call ", "attempt 1", "left out: attempt_superseded", "no model call among 0 spans",
 		"attempt 2", "left out: attempt_failed", "token_ids_missing", "→ 1 call, token_ids_missing: the backend did not return token ids")
+	out, _ = w.agl(t, 0, "rollouts", "explain", w.broken, "--on-failure", "keep")
+	wantParts(t, out, "attempt 2", "reward 1\n", "token_ids_missing")
+	if strings.Contains(out, "attempt_failed") {
+		t.Errorf("a failure that is kept is left out:\n%s", out)
+	}
 	out, _ = w.agl(t, 0, "rollouts", "explain", w.bare)
 	wantParts(t, out, "left out: no_reward", "→ no model call was seen", "→ the agent was given "+w.url+"/rollout/"+w.bare+"/attempt/", "→ no_reward")
 	out, _ = w.agl(t, 0, "rollouts", "explain", w.waiting[0])

@@ -13,16 +13,18 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/adapter"
+	"agentlightning/rl"
 	"agentlightning/store"
 	"agentlightning/storehttp"
 )
 
 // explainedAtATime is how many rollouts one request explains.
-const explainedAtATime = 50
+const explainedAtATime = 20
 
 // trainingOptions say how training is to be imagined.
 type trainingOptions struct {
 	joining, agent string
+	onFailure      string
 	noLogprobs     bool
 	limits         adapter.Limits
 }
@@ -31,6 +33,7 @@ func (o *trainingOptions) bind(cmd *cobra.Command) {
 	fs := cmd.Flags()
 	fs.StringVar(&o.joining, "joining", "lineages", "how calls become rows: lineages, linear or separate")
 	fs.StringVar(&o.agent, "agent", "", "only calls of agents whose name matches this regular expression are trained on")
+	fs.StringVar(&o.onFailure, "on-failure", string(rl.DropFailed), "what becomes of attempts that failed: drop, keep (with their reward) or zero")
 	fs.BoolVar(&o.noLogprobs, "logprobs-optional", false, "the trainer computes log-probabilities again")
 	fs.IntVar(&o.limits.Prompt, "prompt-limit", 0, "tokens of a row before the first answer; 0 is no limit")
 	fs.IntVar(&o.limits.Response, "response-limit", 0, "tokens of a row from the first answer on; 0 is no limit")
@@ -38,8 +41,13 @@ func (o *trainingOptions) bind(cmd *cobra.Command) {
 }
 
 func (o *trainingOptions) config() (adapter.ExplainConfig, error) {
-	how := adapter.ExplainConfig{LogprobsOptional: o.noLogprobs}
+	how := adapter.ExplainConfig{LogprobsOptional: o.noLogprobs, OnFailure: rl.OnFailure(o.onFailure)}
 	how.Limits = o.limits
+	switch how.OnFailure {
+	case rl.DropFailed, rl.KeepFailed, rl.ZeroFailed:
+	default:
+		return how, usageError{fmt.Errorf("--on-failure %s: must be drop, keep or zero", o.onFailure)}
+	}
 	switch o.joining {
 	case "lineages":
 	case "linear":

@@ -8,6 +8,7 @@ import (
 	"agentlightning/adapter"
 	"agentlightning/internal/openapi"
 	"agentlightning/llmproxy"
+	"agentlightning/rl"
 	"agentlightning/storehttp"
 )
 
@@ -84,7 +85,7 @@ func schemas() map[string]openapi.Schema {
 		enqueue = "input:any mode=:Mode? resources_id=:string? config=:RolloutConfig? metadata=:object?"
 		rollout = "rollout_id:string input:any start_time:number end_time:number? mode:Mode? resources_id:string? " +
 			"status:RolloutStatus config:RolloutConfig metadata:object?"
-		explain = "joining=:Joining agent=:string logprobs=:LogprobsNeed prompt_limit=:integer response_limit=:integer total_limit=:integer"
+		explain = "joining=:Joining agent=:string logprobs=:LogprobsNeed on_failure=:OnFailure prompt_limit=:integer response_limit=:integer total_limit=:integer"
 		model   = "endpoint:string model:string api_key=:string? sampling_parameters=:object"
 	)
 	return map[string]openapi.Schema{
@@ -113,6 +114,7 @@ func schemas() map[string]openapi.Schema {
 		"ExplainRequest": openapi.Object("status_in=:[]RolloutStatus? rollout_id_in=:[]string? rollout_id_contains=:string? calls=:boolean " + explain + paging + logic),
 		"Joining":        openapi.Enum("lineages", "linear", "separate"),
 		"LogprobsNeed":   openapi.Enum("required", "optional"),
+		"OnFailure":      openapi.Enum(rl.DropFailed, rl.KeepFailed, rl.ZeroFailed),
 		"Explanation": openapi.Object("rollout_id:string status:RolloutStatus mode=:Mode models:[]HandedModel attempts:[]ExplainedAttempt " +
 			"sums:ExplanationSums advice:[]string"),
 		"ExplanationPage": openapi.Object("items:[]Explanation sums:ExplanationSums limit:integer offset:integer total:integer"),
