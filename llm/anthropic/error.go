@@ -12,6 +12,11 @@ func AppendError(dst []byte, status int, e *openai.Error) []byte {
 	b := jsonx.Builder{Bytes: dst}
 	b.Open('{').Key("type").Text("error").Key("error").Open('{')
 	b.Key("type").Text(errorType(status)).Key("message").Text(e.Message)
+	if e.Param == paramThread {
+		// Clients that read this go on without threads.
+		b.Key("details").Open('{').Key("error_code").Text("thread_unsupported_request")
+		b.Key("unsupported").Open('[').Text(paramThread).Close(']').Close('}')
+	}
 	return b.Close('}').Close('}').Bytes
 }
 

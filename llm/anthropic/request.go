@@ -14,8 +14,12 @@ var named = map[string]bool{
 	"model": true, "messages": true, "max_tokens": true, "system": true, "stop_sequences": true, "stream": true,
 	"tools": true, "tool_choice": true, "metadata": true, "thinking": true, "service_tier": true, "container": true,
 	"mcp_servers": true, "context_management": true, "output_config": true, "output_format": true, "cache_control": true,
-	"stream_options": true,
+	"stream_options": true, paramThread: true,
 }
+
+// paramThread asks the server to keep the conversation, so that the next
+// request needs only what is new.
+const paramThread = "thread"
 
 // ChatRequest puts a Messages request as a chat completion request. With an
 // error, which names the first member that cannot be put that way, the request
@@ -401,6 +405,9 @@ func (w *writer) output(r *openai.Request) {
 
 // unsupported refuses what would change the answer and cannot be had.
 func (w *writer) unsupported(r *openai.Request) {
+	if present(r.Raw(paramThread)) {
+		w.Refuse(paramThread, "this server keeps no threads; send the whole conversation without it")
+	}
 	if present(r.Raw("container")) {
 		w.Refuse("container", "only Anthropic's own servers have containers")
 	}
