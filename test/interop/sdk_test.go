@@ -53,7 +53,7 @@ func accountant(c conversation) reply {
 	}
 	return reply{
 		text:  "First  the sums:\n",
-		calls: []toolCall{called("call_1", "add", `{"a": 12, "b": 30}`), called("call_2", "add", `{"a": 5,"b": 6}`)},
+		calls: []toolCall{called("call_1", "add", `{"a": 12, "b": 30}`), called("call_2", "add", `{"a": 5, "b": 6}`)},
 	}
 }
 
@@ -104,8 +104,8 @@ func TestPythonClients(t *testing.T) {
 	t.Parallel()
 	needPython(t)
 	for _, dialect := range []string{"chat", "completions", "responses", "messages"} {
-		for _, mode := range []string{"whole", "stream", "helper"} {
-			if dialect == "completions" && mode == "helper" {
+		for _, mode := range []string{"whole", "stream", "helper", "runner"} {
+			if dialect == "completions" && mode == "helper" || dialect != "messages" && mode == "runner" {
 				continue // the client has none
 			}
 			for _, awaited := range []bool{false, true} {
@@ -184,6 +184,13 @@ func converse(t *testing.T, dialect, mode, naming string, talk func(*testing.T, 
 	arguments := map[string]any{"key": at.token, "model": "agent", "dialect": dialect, "mode": mode, "questions": questions}
 	arguments["url"], arguments["headers"] = named(at.url, "accountant", naming)
 	steps := talk(t, arguments)
+	breaks := 0
+	switch {
+	case dialect == "completions":
+		breaks = 1 // the second prompt is one message in which the first answer is a part
+	case dialect == "messages", arguments["provider"] == "anthropic":
+		breaks = 1 // clients keep the arguments of a call as an object, and one was written oddly
+	}
 	said := m.until(t, len(steps))
 	understood(t, dialect, mode, steps, said)
 	for _, g := range said {
@@ -191,7 +198,34 @@ func converse(t *testing.T, dialect, mode, naming string, talk func(*testing.T, 
 			t.Errorf("the backend was told the key %q", key)
 		}
 	}
-	recorded(t, s, at, said, mode != "whole", companions)
+	refused := 0
+	if dialect == "messages" && mode == "runner" {
+		// Each begins by asking the server to keep the conversation.
+		refused = len(questions)
+	}
+	recorded(t, s, at, said, recordedAs{streamed: mode != "whole", companions: companions, refused: refused})
+	rows(t, s.spans(t, at.RolloutID), said, breaks)
+}
+
+// rows joins the calls of a conversation to training rows. A conversation that
+// every hand passed on as it is makes one.
+func rows(t *testing.T, spans []agl.Span, said []generation, breaks int) {
+	t.Helper()
+	calls, err := adapter.Calls(spans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	trajectories, mismatches := adapter.Trajectories(calls, adapter.TrajectoryConfig{})
+	sampled, want := 0, 0
+	for i := range trajectories {
+		sampled += trajectories[i].Sampled()
+	}
+	for _, g := range said {
+		want += len(g.sampled)
+	}
+	if len(trajectories) != 1+breaks || len(mismatches) != breaks || sampled != want {
+		t.Errorf("%d training rows with %d tokens sampled, mismatches %+v; want %d rows with %d tokens", len(trajectories), sampled, mismatches, 1+breaks, want)
+	}
 }
 
 // named says in one of its ways which agent calls: in a header of ours, in
@@ -278,10 +312,16 @@ func understood(t *testing.T, dialect, mode string, steps []step, said []generat
 	}
 }
 
+// recordedAs says what else is to be found of the calls.
+type recordedAs struct {
+	streamed, companions bool
+	refused              int // calls that did not get to the model
+}
+
 // recorded compares the spans of an attempt with what the model read and
 // sampled: one span a call, with the very same ids; and has the adapters of
 // both sides read them.
-func recorded(t *testing.T, s *server, at admission, said []generation, streamed, companions bool) {
+func recorded(t *testing.T, s *server, at admission, said []generation, as recordedAs) {
 	t.Helper()
 	s.reward(t, at, 0.75)
 	spans := s.spans(t, at.RolloutID)
@@ -289,24 +329,28 @@ func recorded(t *testing.T, s *server, at admission, said []generation, streamed
 	var own []agl.Span // of the calls
 	for _, span := range spans {
 		names[span.Name]++
-		if span.Name == semconv.SpanModelCall {
+		if _, answered := span.Attributes.Get(semconv.GenAIResponseID); answered && span.Name == semconv.SpanModelCall {
 			own = append(own, span)
 		}
 	}
-	want := map[string]int{semconv.SpanModelCall: len(said), annotation: 1}
-	if companions {
+	want := map[string]int{semconv.SpanModelCall: len(said) + as.refused, annotation: 1}
+	if as.companions {
 		want["raw_gen_ai_request"] = len(said)
 	}
 	if diff := cmp.Diff(want, names); diff != "" {
 		t.Fatalf("spans of %d calls and a reward (-want +got):\n%s", len(said), diff)
 	}
 	calls, err := adapter.Calls(spans)
-	if err != nil || len(calls) != len(said) {
-		t.Fatalf("Calls = %d, %v, want %d", len(calls), err, len(said))
+	if err != nil || len(calls) != len(said)+as.refused {
+		t.Fatalf("Calls = %d, %v, want %d and %d refused", len(calls), err, len(said), as.refused)
+	}
+	calls = slices.DeleteFunc(calls, func(c adapter.Call) bool { return c.Problem == semconv.ProblemUpstreamError && c.ResponseID == "" })
+	if len(calls) != len(said) || len(own) != len(said) {
+		t.Fatalf("%d calls and %d spans have answers, want %d", len(calls), len(own), len(said))
 	}
 	var triplets []triplet
 	for i, g := range said {
-		checkSpan(t, own[i], g, streamed)
+		checkSpan(t, own[i], g, as.streamed)
 		if name, _ := own[i].Attributes.String(semconv.GenAIAgentName); name != "accountant" {
 			t.Errorf("call %d is of the agent %q", i, name)
 		}
@@ -324,7 +368,7 @@ func recorded(t *testing.T, s *server, at admission, said []generation, streamed
 	var python struct{ Triplets, Proxied json.RawMessage }
 	call(t, "reading", map[string]any{"url": strings.Replace(s.url, "://", "://agl:"+secret+"@", 1), "rollout": at.RolloutID}, &python)
 	compareTriplets(t, "the default adapter of Python", triplets, python.Triplets)
-	if companions {
+	if as.companions {
 		ours, err := adapter.ProxyTriplets(spans)
 		if err != nil {
 			t.Fatal(err)
@@ -354,6 +398,8 @@ func compareTriplets(t *testing.T, reader string, want []triplet, got any) {
 	if err := json.Unmarshal(raw, &triplets); err != nil {
 		t.Fatal(err)
 	}
+	// Calls that failed are calls to some readers, which have no ids.
+	triplets = slices.DeleteFunc(triplets, func(t triplet) bool { return len(t.Prompt.TokenIDs) == 0 && t.Reward == nil })
 	if diff := cmp.Diff(want, triplets); diff != "" {
 		t.Errorf("triplets as %s reads them (-model +reader):\n%s", reader, diff)
 	}
@@ -390,5 +436,40 @@ func checkSpan(t *testing.T, span agl.Span, g generation, streamed bool) {
 	}
 	if span.Name != semconv.SpanModelCall || span.Status.StatusCode != agl.StatusOK {
 		t.Errorf("the span of call %s is %s with status %s, want %s and OK", g.id, span.Name, span.Status.StatusCode, semconv.SpanModelCall)
+	}
+}
+
+// TestClientsAsk has clients ask what is no conversation. None of it is
+// recorded: there is nothing in it to train on.
+func TestClientsAsk(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	for _, c := range []client{pythonClient(false), typeScriptClient()} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			m := newVLLM(t, accountant)
+			s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url, "--model", "other="+m.url, "--auth-token", secret)
+			at := s.admitted(t)
+			var got struct {
+				Models      []string
+				Missing     string
+				Count, Used int
+				Vectors     [][]float32
+			}
+			c.run(t, "asking", map[string]any{"url": at.url, "key": at.token, "question": questions[0]}, &got)
+			if diff := cmp.Diff([]string{"agent", "other"}, got.Models); diff != "" {
+				t.Errorf("models (-want +got):\n%s", diff)
+			}
+			if !strings.Contains(got.Missing, "nobody") {
+				t.Errorf("a model that is not there is answered %q, want its name", got.Missing)
+			}
+			if prompt := len(m.until(t, 1)[0].prompt); got.Count != prompt || got.Used != prompt {
+				t.Errorf("the prompt was said to have %d tokens, then %d; the model read %d", got.Count, got.Used, prompt)
+			}
+			if diff := cmp.Diff([][]float32{embedding(questions[0]), embedding("und"), embedding(questions[0])}, got.Vectors); diff != "" {
+				t.Errorf("embeddings (-want +got):\n%s", diff)
+			}
+			checkProblem(t, s.span(t, at), "", 200)
+		})
 	}
 }

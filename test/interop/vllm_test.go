@@ -2,10 +2,12 @@ package interop
 
 import (
 	"context"
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -127,6 +129,8 @@ func newVLLM(t *testing.T, script func(conversation) reply) *vllm {
 	v := &vllm{script: script, vocabulary: map[string]int64{}, changed: make(chan struct{})}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/chat/completions", v.serve)
+	mux.HandleFunc("POST /v1/embeddings", v.embed)
+	mux.HandleFunc("POST /tokenize", v.tokenize)
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) {
 		v.fail(w, http.StatusNotFound, fmt.Sprintf("%s %s is not served here", r.Method, r.URL.Path))
 	})
@@ -245,6 +249,54 @@ func (v *vllm) serve(w http.ResponseWriter, r *http.Request) {
 	}
 	v.whole(w, r, g)
 }
+
+// tokenize counts what a conversation would be to the model.
+func (v *vllm) tokenize(w http.ResponseWriter, r *http.Request) {
+	var c conversation
+	if err := json.NewDecoder(r.Body).Decode(&c); err != nil || len(c.Messages) == 0 {
+		v.fail(w, http.StatusBadRequest, fmt.Sprintf("no messages: %v", err))
+		return
+	}
+	ids := v.read(c)
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{"count": len(ids), "max_model_len": 4096, "tokens": ids, "token_strs": nil})
+}
+
+// embed places texts by their length.
+func (v *vllm) embed(w http.ResponseWriter, r *http.Request) {
+	var asked struct {
+		Model          string
+		Input          any
+		EncodingFormat string `json:"encoding_format"`
+	}
+	if err := json.NewDecoder(r.Body).Decode(&asked); err != nil {
+		v.fail(w, http.StatusBadRequest, err.Error())
+		return
+	}
+	texts, many := asked.Input.([]any)
+	if !many {
+		texts = []any{asked.Input}
+	}
+	var data []any
+	for i, text := range texts {
+		vector := embedding(fmt.Sprint(text))
+		entry := map[string]any{"object": "embedding", "index": i, "embedding": vector}
+		if asked.EncodingFormat == "base64" {
+			var raw []byte
+			for _, x := range vector {
+				raw = binary.LittleEndian.AppendUint32(raw, math.Float32bits(x))
+			}
+			entry["embedding"] = raw // which JSON has in base64
+		}
+		data = append(data, entry)
+	}
+	w.Header().Set("Content-Type", "application/json")
+	_ = json.NewEncoder(w).Encode(map[string]any{
+		"object": "list", "model": asked.Model, "data": data, "usage": map[string]any{"prompt_tokens": len(texts), "total_tokens": len(texts)},
+	})
+}
+
+func embedding(text string) []float32 { return []float32{float32(len(text)), -0.5} }
 
 // pieceLength is how many bytes a token has, so that one may end within a
 // character.

@@ -50,7 +50,7 @@ async def opened(manager):
 
 
 class Talk:
-    """A conversation in one dialect; mode is how its answers are taken: whole, stream or helper."""
+    """A conversation in one dialect; mode is how its answers are taken: whole, stream, helper or runner."""
 
     def __init__(self, client, model, mode):
         self.client, self.model, self.mode = client, model, mode
@@ -62,6 +62,11 @@ class Talk:
     async def turn(self, question):
         """Asks, and uses the tools that the model calls until it calls none."""
         self.ask(question)
+        if self.mode == "runner":
+            async for step in self.runner():
+                self.answer(step)
+                self.steps.append(step)
+            return
         while self.answer(step := await getattr(self, self.mode)()):
             self.steps.append(step)
         self.steps.append(step)
@@ -286,6 +291,24 @@ class Messages(Talk):
             async for event in each(stream):
                 types.append(event.type)
             return self.step(await done(stream.get_final_message()), types)
+
+
+    async def runner(self):
+        """The client itself calls the tools, and the model again, until it is done."""
+        tools = [self.tool(name) for name in TOOLS]
+        async for stream in each(self.client.beta.messages.tool_runner(**{**self.arguments(), "messages": list(self.history), "tools": tools}, stream=True)):
+            yield self.step(await done(stream.get_final_message()))
+
+    def tool(self, name):
+        schema = next(s for s in self.arguments()["tools"] if s["name"] == name)
+        options = {"name": name, "description": schema["description"], "input_schema": schema["input_schema"]}
+        if isinstance(self.client, anthropic.AsyncAnthropic):
+
+            async def call(a, b):
+                return str(TOOLS[name](a, b))
+
+            return anthropic.beta_async_tool(call, **options)
+        return anthropic.beta_tool(lambda a, b: str(TOOLS[name](a, b)), **options)
 
 
 class LiteLLM(Chat):
