@@ -100,7 +100,7 @@ func (b *Blocks) Finish() {
 func (b *Blocks) put(what block, text []byte) {
 	switch at := b.find(what); {
 	case at != nil:
-		at.id, at.name = at.id+fresh(what.id, at.id), at.name+what.name
+		at.learn(what)
 		b.add(at, text)
 	case len(b.waiting) > 0 || !b.mayLeave():
 		b.waiting = append(b.waiting, what)
@@ -116,12 +116,16 @@ func (b *Blocks) put(what block, text []byte) {
 	}
 }
 
-// fresh returns id unless it repeats what is known.
-func fresh(id, known string) string {
-	if known != "" {
-		return ""
+// learn takes in the id and name of a tool call. They come before its arguments;
+// some backends repeat them with each piece of those.
+func (b *block) learn(what block) {
+	if b.begun || len(b.text) > 0 {
+		return
 	}
-	return id
+	if b.id == "" {
+		b.id = what.id
+	}
+	b.name += what.name
 }
 
 func (b *Blocks) find(what block) *block {
