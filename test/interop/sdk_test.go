@@ -22,6 +22,7 @@ import (
 // step is what a client made of one answer of the model.
 type step struct {
 	ID, Text, Finish string
+	Reasoning        string
 	Calls            []struct{ ID, Name, Arguments string }
 	Usage            []int64
 	Types            []string
@@ -74,6 +75,10 @@ var dialects = map[string]spoken{
 
 func responsesEvents(g generation) []string {
 	events := []string{"response.created", "response.in_progress"}
+	if g.said.reasoning != "" {
+		events = append(events, "response.output_item.added", "response.content_part.added", "response.reasoning_text.delta",
+			"response.reasoning_text.done", "response.content_part.done", "response.output_item.done")
+	}
 	if g.said.text != "" {
 		events = append(events, "response.output_item.added", "response.content_part.added", "response.output_text.delta",
 			"response.output_text.done", "response.content_part.done", "response.output_item.done")
@@ -88,6 +93,9 @@ func responsesEvents(g generation) []string {
 func messagesEvents(g generation) []string {
 	events := []string{"message_start"}
 	block := []string{"content_block_start", "content_block_delta", "content_block_stop"}
+	if g.said.reasoning != "" {
+		events = append(events, block...)
+	}
 	if g.said.text != "" {
 		events = append(events, block...)
 	}
@@ -111,12 +119,7 @@ func TestPythonClients(t *testing.T) {
 			for _, awaited := range []bool{false, true} {
 				t.Run(fmt.Sprintf("%s %s awaited=%t", dialect, mode, awaited), func(t *testing.T) {
 					t.Parallel()
-					converse(t, dialect, mode, "header", func(t *testing.T, arguments map[string]any) []step {
-						arguments["awaited"] = awaited
-						var steps []step
-						call(t, "conversing", arguments, &steps)
-						return steps
-					})
+					converse(t, talk{dialect: dialect, mode: mode, naming: "header", client: pythonClient(awaited)})
 				})
 			}
 		}
@@ -127,7 +130,7 @@ func TestPythonClients(t *testing.T) {
 // A runner is a client that calls the tools itself.
 func TestTypeScriptClients(t *testing.T) {
 	t.Parallel()
-	node := needNode(t)
+	needNode(t)
 	needPython(t) // whose adapters read what was recorded
 	for _, dialect := range []string{"chat", "completions", "responses", "messages"} {
 		for _, mode := range []string{"whole", "stream", "helper", "runner"} {
@@ -136,11 +139,7 @@ func TestTypeScriptClients(t *testing.T) {
 			}
 			t.Run(dialect+" "+mode, func(t *testing.T) {
 				t.Parallel()
-				converse(t, dialect, mode, "path", func(t *testing.T, arguments map[string]any) []step {
-					var steps []step
-					callNode(t, node, "conversing", arguments, &steps)
-					return steps
-				})
+				converse(t, talk{dialect: dialect, mode: mode, naming: "path", client: typeScriptClient()})
 			})
 		}
 	}
@@ -155,12 +154,7 @@ func TestLiteLLM(t *testing.T) {
 		for _, mode := range []string{"whole", "stream", "helper"} {
 			t.Run(provider+" "+mode, func(t *testing.T) {
 				t.Parallel()
-				converse(t, "litellm", mode, "baggage", func(t *testing.T, arguments map[string]any) []step {
-					arguments["awaited"], arguments["provider"] = true, provider
-					var steps []step
-					call(t, "conversing", arguments, &steps)
-					return steps
-				})
+				converse(t, talk{dialect: "litellm", mode: mode, naming: "baggage", client: pythonClient(true), provider: provider})
 			})
 		}
 	}
@@ -168,11 +162,52 @@ func TestLiteLLM(t *testing.T) {
 
 const secret = "s3cret"
 
+// TestThoughts has the model think before it speaks. Clients must get the
+// thoughts apart from the words, and give them back with what they have seen.
+func TestThoughts(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	for _, dialect := range served {
+		for _, mode := range []string{"whole", "stream", "helper"} {
+			if dialect == "chat" && mode == "helper" {
+				continue // helpers put only those parts together that OpenAI has
+			}
+			for _, c := range []client{pythonClient(false), typeScriptClient()} {
+				t.Run(dialect+" "+mode+" "+c.name, func(t *testing.T) {
+					t.Parallel()
+					converse(t, talk{dialect: dialect, mode: mode, naming: "header", client: c, thinks: true})
+				})
+			}
+		}
+	}
+}
+
+// talk is a conversation to be held.
+type talk struct {
+	client        client
+	dialect, mode string
+	provider      string // of LiteLLM
+	naming        string // how the agent is named
+	thinks        bool
+}
+
+// thoughtful thinks before it says what an accountant says.
+func thoughtful(c conversation) reply {
+	r := accountant(c)
+	r.reasoning = "Hm… " + strings.Repeat("🤔 ", len(c.Messages)) + "\n\nSo:"
+	return r
+}
+
 // converse has a client ask both questions, and looks at what it understood and
 // at what is in the store.
-func converse(t *testing.T, dialect, mode, naming string, talk func(*testing.T, map[string]any) []step) {
+func converse(t *testing.T, talk talk) {
 	t.Helper()
-	m := newVLLM(t, accountant)
+	dialect, mode := talk.dialect, talk.mode
+	script := accountant
+	if talk.thinks {
+		script = thoughtful
+	}
+	m := newVLLM(t, script)
 	m.fragment = 11
 	flags := []string{"--model", "agent=" + m.url, "--auth-token", secret}
 	companions := mode != "helper"
@@ -181,14 +216,18 @@ func converse(t *testing.T, dialect, mode, naming string, talk func(*testing.T, 
 	}
 	s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), flags...)
 	at := s.admitted(t)
-	arguments := map[string]any{"key": at.token, "model": "agent", "dialect": dialect, "mode": mode, "questions": questions}
-	arguments["url"], arguments["headers"] = named(at.url, "accountant", naming)
-	steps := talk(t, arguments)
+	arguments := map[string]any{"key": at.token, "model": "agent", "dialect": dialect, "mode": mode, "questions": questions, "thinks": talk.thinks}
+	arguments["url"], arguments["headers"] = named(at.url, "accountant", talk.naming)
+	if talk.provider != "" {
+		arguments["provider"] = talk.provider
+	}
+	var steps []step
+	talk.client.run(t, "conversing", arguments, &steps)
 	breaks := 0
 	switch {
 	case dialect == "completions":
 		breaks = 1 // the second prompt is one message in which the first answer is a part
-	case dialect == "messages", arguments["provider"] == "anthropic":
+	case dialect == "messages", talk.provider == "anthropic":
 		breaks = 1 // clients keep the arguments of a call as an object, and one was written oddly
 	}
 	said := m.until(t, len(steps))
@@ -273,6 +312,9 @@ func understood(t *testing.T, dialect, mode string, steps []step, said []generat
 		got := steps[i]
 		if got.Text != g.said.text {
 			t.Errorf("step %d is %q, the model said %q", i, got.Text, g.said.text)
+		}
+		if got.Reasoning != g.said.reasoning {
+			t.Errorf("the thoughts of step %d are %q, the model's were %q", i, got.Reasoning, g.said.reasoning)
 		}
 		if want := dialects[dialect].finish[g.finishReason()]; got.Finish != want {
 			t.Errorf("step %d finished as %q, want %q", i, got.Finish, want)

@@ -56,6 +56,7 @@ type conversation struct {
 type turn struct {
 	Role       string
 	Content    text
+	Reasoning  string     `json:"reasoning_content"`
 	ToolCalls  []toolCall `json:"tool_calls"`
 	ToolCallID string     `json:"tool_call_id"`
 }
@@ -334,12 +335,9 @@ func (v *vllm) read(c conversation) []int64 {
 		ids = append(append(ids, v.special("tools")), v.ids(string(c.Tools))...)
 	}
 	for _, m := range c.Messages {
-		ids = append(append(ids, v.special(m.Role)), v.ids(string(m.Content))...)
-		for _, t := range v.write(reply{calls: m.ToolCalls}) {
+		ids = append(ids, v.special(m.Role))
+		for _, t := range v.write(reply{reasoning: m.Reasoning, text: string(m.Content), calls: m.ToolCalls}) {
 			ids = append(ids, t.id)
-		}
-		if m.Role != "assistant" {
-			ids = append(ids, v.special("end"))
 		}
 	}
 	return append(ids, v.special("assistant"))

@@ -12,8 +12,8 @@ const use = (name, args) => String(tools[name](JSON.parse(args)));
 
 /** A conversation in one dialect; mode is how its answers are taken: whole, stream, helper or runner. */
 class Talk {
-  constructor(client, model, mode) {
-    Object.assign(this, { client, model, mode, history: [], steps: [] });
+  constructor(client, model, mode, thinks = false) {
+    Object.assign(this, { client, model, mode, thinks, history: [], steps: [] });
   }
 
   create(more, options) {
@@ -52,6 +52,7 @@ class Chat extends Talk {
 
   answer(step) {
     const message = { role: "assistant", content: step.text || null };
+    if (step.reasoning) message.reasoning_content = step.reasoning;
     if (step.calls.length > 0) {
       message.tool_calls = step.calls.map((c) => ({ id: c.id, type: "function", function: { name: c.name, arguments: c.arguments } }));
     }
@@ -63,7 +64,7 @@ class Chat extends Talk {
   step(completion, types = []) {
     const [choice] = completion.choices;
     return {
-      id: completion.id, text: choice.message.content ?? "", finish: choice.finish_reason, types,
+      id: completion.id, text: choice.message.content ?? "", reasoning: choice.message.reasoning_content ?? "", finish: choice.finish_reason, types,
       calls: (choice.message.tool_calls ?? []).map((c) => ({ id: c.id, name: c.function.name, arguments: c.function.arguments })),
       usage: completion.usage && [completion.usage.prompt_tokens, completion.usage.completion_tokens],
       token_ids: [completion.prompt_token_ids, choice.token_ids],
@@ -75,13 +76,14 @@ class Chat extends Talk {
   }
 
   async stream() {
-    const step = { text: "", calls: [], types: [], usage: null, finish: null, token_ids: [null, []] };
+    const step = { text: "", reasoning: "", calls: [], types: [], usage: null, finish: null, token_ids: [null, []] };
     for await (const chunk of await this.create({ stream: true })) {
       step.id = chunk.id;
       step.types.push(chunk.usage ? "usage" : chunk.object);
       step.token_ids[0] = chunk.prompt_token_ids ?? step.token_ids[0];
       for (const choice of chunk.choices) {
         step.text += choice.delta.content ?? "";
+        step.reasoning += choice.delta.reasoning_content ?? "";
         step.finish = choice.finish_reason ?? step.finish;
         step.token_ids[1].push(...(choice.token_ids ?? []));
         for (const c of choice.delta.tool_calls ?? []) {
@@ -179,6 +181,7 @@ class Responses extends Talk {
   step(response, types = []) {
     return {
       id: response.id, text: response.output_text, finish: response.status, types,
+      reasoning: response.output.flatMap((i) => (i.type === "reasoning" ? i.content.map((c) => c.text) : [])).join(""),
       output: response.output.map(({ parsed_arguments, ...item }) => item),
       calls: response.output.filter((i) => i.type === "function_call").map((i) => ({ id: i.call_id, name: i.name, arguments: i.arguments })),
       usage: [response.usage.input_tokens, response.usage.output_tokens],
@@ -191,7 +194,7 @@ class Responses extends Talk {
 
   /** Puts the answer together from the deltas, and compares with what the end says of it. */
   async stream() {
-    const types = [], texts = [], args = [];
+    const types = [], thoughts = [], texts = [], args = [];
     let step, number;
     for await (const event of await this.create({ stream: true })) {
       types.push(event.type);
@@ -199,6 +202,8 @@ class Responses extends Talk {
       number = event.sequence_number;
       if (event.type === "response.output_text.delta") {
         texts[event.output_index] = (texts[event.output_index] ?? "") + event.delta;
+      } else if (event.type === "response.reasoning_text.delta") {
+        thoughts.push(event.delta);
       } else if (event.type === "response.function_call_arguments.delta") {
         args[event.output_index] = (args[event.output_index] ?? "") + event.delta;
       } else if (event.type === "response.failed") {
@@ -208,8 +213,8 @@ class Responses extends Talk {
         step = this.step({ ...event.response, output_text: text }, types);
       }
     }
-    const said = [step.text, ...step.calls.map((c) => c.arguments)];
-    const heard = [texts.join(""), ...args.filter((a) => a !== undefined)];
+    const said = [step.reasoning, step.text, ...step.calls.map((c) => c.arguments)];
+    const heard = [thoughts.join(""), texts.join(""), ...args.filter((a) => a !== undefined)];
     if (JSON.stringify(said) !== JSON.stringify(heard)) throw new Error(`${JSON.stringify(said)} was streamed as ${JSON.stringify(heard)}`);
     return step;
   }
@@ -227,7 +232,8 @@ class Messages extends Talk {
   arguments() {
     const form = (name, description) => ({ name, description, input_schema: numbers });
     const system = [{ type: "text", text: "You add and multiply.", cache_control: { type: "ephemeral" } }];
-    return { model: this.model, system, messages: this.history, tools: schemas(form), max_tokens: 256 };
+    const thinking = this.thinks ? { thinking: { type: "enabled", budget_tokens: 1024 } } : {};
+    return { model: this.model, system, messages: this.history, tools: schemas(form), max_tokens: 2048, ...thinking };
   }
 
   ask(question) {
@@ -246,6 +252,7 @@ class Messages extends Talk {
     const { content, usage } = message;
     return {
       id: message.id, text: content.filter((b) => b.type === "text").map((b) => b.text).join(""), finish: message.stop_reason, types, content,
+      reasoning: content.filter((b) => b.type === "thinking").map((b) => b.thinking).join(""),
       calls: content.filter((b) => b.type === "tool_use").map((b) => ({ id: b.id, name: b.name, arguments: JSON.stringify(b.input) })),
       usage: [usage.input_tokens, usage.output_tokens],
     };
@@ -268,6 +275,8 @@ class Messages extends Talk {
       } else if (event.type === "content_block_delta") {
         const block = message.content[event.index];
         if (event.delta.type === "text_delta") block.text += event.delta.text;
+        else if (event.delta.type === "thinking_delta") block.thinking += event.delta.thinking;
+        else if (event.delta.type === "signature_delta") block.signature = event.delta.signature;
         else block.input += event.delta.partial_json;
       } else if (event.type === "content_block_stop") {
         const block = message.content[event.index];
@@ -304,8 +313,8 @@ export function connect({ url, key, dialect, headers, ...more }) {
   return dialect === "messages" ? new Anthropic({ ...options, baseURL: url }) : new OpenAI({ ...options, baseURL: `${url}/v1` });
 }
 
-export async function main({ url, key, model, dialect, mode, questions, headers }) {
-  const talk = new dialects[dialect](connect({ url, key, dialect, headers }), model, mode);
+export async function main({ url, key, model, dialect, mode, questions, headers, thinks }) {
+  const talk = new dialects[dialect](connect({ url, key, dialect, headers }), model, mode, thinks);
   for (const question of questions) await talk.turn(question);
   return talk.steps;
 }

@@ -52,8 +52,8 @@ async def opened(manager):
 class Talk:
     """A conversation in one dialect; mode is how its answers are taken: whole, stream, helper or runner."""
 
-    def __init__(self, client, model, mode):
-        self.client, self.model, self.mode = client, model, mode
+    def __init__(self, client, model, mode, thinks=False):
+        self.client, self.model, self.mode, self.thinks = client, model, mode, thinks
         self.history, self.steps = [], []
 
     async def create(self, **more):
@@ -87,6 +87,8 @@ class Chat(Talk):
 
     def answer(self, step):
         message = {"role": "assistant", "content": step["text"] or None}
+        if step["reasoning"]:
+            message["reasoning_content"] = step["reasoning"]
         if step["calls"]:
             message["tool_calls"] = [
                 {"id": c["id"], "type": "function", "function": {"name": c["name"], "arguments": c["arguments"]}} for c in step["calls"]
@@ -99,7 +101,7 @@ class Chat(Talk):
     def step(self, completion, types=()):
         choice, usage = completion.choices[0], completion.usage
         return {
-            "id": completion.id, "text": choice.message.content or "", "finish": choice.finish_reason, "types": list(types),
+            "id": completion.id, "text": choice.message.content or "", "reasoning": getattr(choice.message, "reasoning_content", None) or "", "finish": choice.finish_reason, "types": list(types),
             "calls": [{"id": c.id, "name": c.function.name, "arguments": c.function.arguments} for c in choice.message.tool_calls or ()],
             "usage": usage and [usage.prompt_tokens, usage.completion_tokens],
             # Members that the client does not know stay readable.
@@ -110,13 +112,14 @@ class Chat(Talk):
         return self.step(await self.create())
 
     async def stream(self):
-        step = {"text": "", "calls": [], "types": [], "usage": None, "finish": None, "token_ids": [None, []]}
+        step = {"text": "", "reasoning": "", "calls": [], "types": [], "usage": None, "finish": None, "token_ids": [None, []]}
         async for chunk in each(await self.create(stream=True)):
             step["id"] = chunk.id
             step["types"].append("usage" if getattr(chunk, "usage", None) else chunk.object)
             step["token_ids"][0] = getattr(chunk, "prompt_token_ids", None) or step["token_ids"][0]
             for choice in chunk.choices:
                 step["text"] += choice.delta.content or ""
+                step["reasoning"] += getattr(choice.delta, "reasoning_content", None) or ""
                 step["finish"] = choice.finish_reason or step["finish"]
                 step["token_ids"][1] += getattr(choice, "token_ids", None) or []
                 for c in choice.delta.tool_calls or ():
@@ -191,7 +194,7 @@ class Responses(Talk):
 
     def step(self, response, types=()):
         return {
-            "id": response.id, "text": response.output_text, "finish": response.status, "types": list(types),
+            "id": response.id, "text": response.output_text, "reasoning": "".join(p.text for i in response.output if i.type == "reasoning" for p in i.content), "finish": response.status, "types": list(types),
             "output": [item.model_dump(exclude_none=True, mode="json") for item in response.output],
             "calls": [{"id": i.call_id, "name": i.name, "arguments": i.arguments} for i in response.output if i.type == "function_call"],
             "usage": [response.usage.input_tokens, response.usage.output_tokens],
@@ -202,12 +205,14 @@ class Responses(Talk):
 
     async def stream(self):
         """Puts the answer together from the deltas, and compares with what the end says of it."""
-        types, texts, arguments, numbers = [], {}, {}, []
+        types, thoughts, texts, arguments, numbers = [], "", {}, {}, []
         async for event in each(await self.create(stream=True)):
             types.append(event.type)
             numbers.append(event.sequence_number)
             if event.type == "response.output_text.delta":
                 texts[event.output_index] = texts.get(event.output_index, "") + event.delta
+            elif event.type == "response.reasoning_text.delta":
+                thoughts += event.delta
             elif event.type == "response.function_call_arguments.delta":
                 arguments[event.output_index] = arguments.get(event.output_index, "") + event.delta
             elif event.type == "response.failed":
@@ -215,6 +220,7 @@ class Responses(Talk):
             elif event.type == "response.completed":
                 step = self.step(event.response, types)
         assert numbers == list(range(numbers[0], numbers[0] + len(numbers))), numbers
+        assert step["reasoning"] == thoughts, (step, thoughts)
         assert step["text"] == "".join(texts.values()), (step["text"], texts)
         assert [c["arguments"] for c in step["calls"]] == [arguments[i] for i in sorted(arguments)], (step["calls"], arguments)
         return step
@@ -234,7 +240,8 @@ class Messages(Talk):
     def arguments(self):
         tools = schemas(lambda name, text: {"name": name, "description": text, "input_schema": NUMBERS})
         return {"model": self.model, "system": [{"type": "text", "text": "You add and multiply.", "cache_control": {"type": "ephemeral"}}],
-                "messages": self.history, "tools": tools, "max_tokens": 256}
+                "messages": self.history, "tools": tools, "max_tokens": 2048,
+                **({"thinking": {"type": "enabled", "budget_tokens": 1024}} if self.thinks else {})}
 
     def ask(self, question):
         self.history.append({"role": "user", "content": question})
@@ -249,7 +256,8 @@ class Messages(Talk):
 
     def step(self, message, types=()):
         return {
-            "id": message.id, "text": "".join(b.text for b in message.content if b.type == "text"), "finish": message.stop_reason,
+            "id": message.id, "text": "".join(b.text for b in message.content if b.type == "text"),
+            "reasoning": "".join(b.thinking for b in message.content if b.type == "thinking"), "finish": message.stop_reason,
             "calls": [{"id": b.id, "name": b.name, "arguments": json.dumps(b.input)} for b in message.content if b.type == "tool_use"],
             "usage": [message.usage.input_tokens, message.usage.output_tokens], "types": list(types),
             "content": [b.model_dump(exclude_none=True, mode="json") for b in message.content],
@@ -272,6 +280,10 @@ class Messages(Talk):
                 block = step["content"][event.index]
                 if event.delta.type == "text_delta":
                     block["text"] += event.delta.text
+                elif event.delta.type == "thinking_delta":
+                    block["thinking"] += event.delta.thinking
+                elif event.delta.type == "signature_delta":
+                    block["signature"] = event.delta.signature
                 else:
                     block["input"] += event.delta.partial_json
             elif event.type == "message_delta":
@@ -282,6 +294,7 @@ class Messages(Talk):
             if block["type"] == "tool_use":
                 block["input"] = json.loads(block["input"] or "{}")
         step["text"] = "".join(b["text"] for b in step["content"] if b["type"] == "text")
+        step["reasoning"] = "".join(b["thinking"] for b in step["content"] if b["type"] == "thinking")
         step["calls"] = [{"id": b["id"], "name": b["name"], "arguments": json.dumps(b["input"])} for b in step["content"] if b["type"] == "tool_use"]
         return step
 
@@ -335,9 +348,9 @@ def connect(url, key, dialect, awaited, headers, **more):
     return (openai.AsyncOpenAI if awaited else openai.OpenAI)(base_url=url + "/v1", **options)
 
 
-def main(url, key, model, dialect, mode, awaited, questions, headers, provider=None):
+def main(url, key, model, dialect, mode, awaited, questions, headers, thinks, provider=None):
     async def talk(client):
-        talk = DIALECTS[dialect](client, model, mode)
+        talk = DIALECTS[dialect](client, model, mode, thinks)
         for question in questions:
             await talk.turn(question)
         return talk.steps
