@@ -80,7 +80,8 @@ type Config struct {
 	LiteLLMSpans bool
 	// MaxRequestBytes limits a request. 0 means 64 MiB.
 	MaxRequestBytes int64
-	// MaxAnswerBytes limits a whole answer that is recorded. 0 means 256 MiB.
+	// MaxAnswerBytes limits an answer that is recorded or translated, whole or as
+	// a stream. 0 means 256 MiB.
 	MaxAnswerBytes int64
 
 	// Transport calls the backends. Nil means a pooled transport that connects

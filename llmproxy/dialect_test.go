@@ -251,6 +251,57 @@ func TestTranslatedStreamBreaks(t *testing.T) {
 	}
 }
 
+// A caller that wants one answer is given an error in place of half of one.
+func TestGatheredStreamBreaks(t *testing.T) {
+	t.Parallel()
+	begun := "data: {\"id\":\"c1\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"half\"},\"token_ids\":[7]}],\"prompt_token_ids\":[1,2]}\n\n"
+	for _, cause := range []struct {
+		name    string
+		backend http.HandlerFunc
+		problem string
+		says    string
+	}{
+		{"backend tells an error", streams(begun+"data: {\"error\":{\"message\":\"out of memory\"}}\n\n", 50), "upstream_error", "out of memory"},
+		{"cut off", cutAfter(begun), "truncated", "ended its answer early"},
+		{"no finish reason", streams(begun, 50), "truncated", "without a finish reason"},
+		{"no JSON", streams(begun+"data: {\"choices\"\n\n", 50), "upstream_error", "not a JSON object"},
+		{"no choices", answers(`{"choices":[]}`), "upstream_error", "no choices"},
+		{"arguments that a message cannot hold", answers(`{"choices":[{"message":{"tool_calls":[{"function":{"name":"f","arguments":"{"}}]},"finish_reason":"stop"}]}`), "upstream_error", "tool call 0"},
+	} {
+		t.Run(cause.name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, llmproxy.Config{}, cause.backend)
+			status, _, body := f.post(t, attempt+"/v1/messages", askMessage)
+			if status != http.StatusBadGateway || !strings.HasPrefix(body, `{"type":"error","error":{"type":"api_error",`) || !strings.Contains(body, cause.says) {
+				t.Errorf("answered %d %s", status, body)
+			}
+			if s := f.store.span(t); problem(s) != cause.problem {
+				t.Errorf("problem is %q", problem(s))
+			}
+		})
+	}
+}
+
+// A stream is gathered up to a limit only.
+func TestStreamsHaveALimit(t *testing.T) {
+	t.Parallel()
+	long := head + strings.Repeat(head[strings.Index(head, "event: message"):], 20) + finish + done
+	for _, tt := range append(translatedCalls[:3:3], struct{ name, route, ask, askStream, last string }{"chat", "/chat/completions", ask, askStream, done}) {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, llmproxy.Config{MaxAnswerBytes: 2000}, onlyChat(streams(long, 100)))
+			_, _, body := f.post(t, attempt+"/v1"+tt.route, tt.askStream)
+			if !strings.Contains(body, "more than 2000 bytes") || strings.Contains(body, tt.last) {
+				t.Errorf("the stream is\n%s", body)
+			}
+			s := f.store.span(t)
+			if problem(s) != "upstream_error" || len(ints(s, "response_token_ids")) == 0 {
+				t.Errorf("problem %q, ids %v", problem(s), ints(s, "response_token_ids"))
+			}
+		})
+	}
+}
+
 // Errors of a backend reach the caller as they are.
 func TestTranslatedCallRelaysErrors(t *testing.T) {
 	t.Parallel()

@@ -20,6 +20,7 @@ type streamRelay struct {
 	gather gatherer
 	buf    []byte // for what a translator writes
 	rest   []byte // of an event in which the stream ended
+	size   int64  // of the events so far
 	stored bool
 	ended  bool // the caller was told the end by a translator
 
@@ -35,6 +36,10 @@ func (c *call) relayStream(ctx context.Context, resp *http.Response) {
 		event, err := s.events.Next()
 		if err != nil {
 			s.end(ctx, err)
+			return
+		}
+		if s.size += int64(len(event.Raw)); s.size > s.p.cfg.MaxAnswerBytes {
+			s.end(ctx, tooLong(s.p.cfg.MaxAnswerBytes))
 			return
 		}
 		var chunk openai.Chunk
@@ -53,6 +58,9 @@ func (c *call) relayStream(ctx context.Context, resp *http.Response) {
 		}
 		if !s.events.Ready() {
 			s.out.flush()
+		}
+		if s.ended && s.failure != "" {
+			return // the caller was told, and waits for nothing more
 		}
 		if s.out.err != nil {
 			s.end(ctx, s.out.err)
@@ -83,8 +91,13 @@ func (s *streamRelay) translate(t translator, event openai.Event, chunk openai.C
 	case s.ended || len(event.Data) == 0 || event.Partial:
 		return
 	case s.failure != "":
-		s.ended = true
-		s.buf = t.AppendError(s.buf, http.StatusBadGateway, &openai.Error{Message: s.failureMessage, Type: openai.TypeServer, Code: "backend_error"})
+		s.out.flush()
+		if err := s.store("", ""); err != nil {
+			s.report(s.storeError(err))
+			return
+		}
+		s.report(http.StatusBadGateway, &openai.Error{Message: s.failureMessage, Type: openai.TypeServer, Code: "backend_error"})
+		return
 	case chunk.Last:
 		s.ended = true
 		s.buf = t.AppendEnd(s.buf)

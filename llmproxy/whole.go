@@ -38,27 +38,45 @@ func (c *call) relayWhole(ctx context.Context, resp *http.Response) {
 
 // relayGathered brings back a stream to a caller that wants one answer.
 func (c *call) relayGathered(ctx context.Context, resp *http.Response) {
-	gather, events := c.plan.gather(), openai.NewEventReader(resp.Body)
-	for {
+	gather, events, size := c.plan.gather(), openai.NewEventReader(resp.Body), int64(0)
+	for done := false; !done; {
 		event, err := events.Next()
 		if errors.Is(err, io.EOF) {
 			break
 		}
-		if err == nil && len(event.Data) > 0 {
-			var chunk openai.Chunk
-			if chunk, err = gather.Add(event.Data); err == nil && chunk.Error != "" {
-				err = fmt.Errorf("%s", chunk.Error)
-			}
+		if size += int64(len(event.Raw)); size > c.p.cfg.MaxAnswerBytes {
+			err = tooLong(c.p.cfg.MaxAnswerBytes)
 		}
 		if err != nil {
 			c.answer = gather.Answer()
 			c.sendFailed(ctx, err)
 			return
 		}
+		if len(event.Data) == 0 {
+			continue
+		}
+		chunk, err := gather.Add(event.Data)
+		if err != nil || chunk.Error != "" {
+			c.answer = gather.Answer()
+			c.failBackend(semconv.ProblemUpstreamError, cmp.Or(chunk.Error, fmt.Sprint(err)))
+			return
+		}
+		done = chunk.Last
 	}
 	c.answer, c.chunks = gather.Answer(), gather.Chunks()
-	c.checkAnswer()
+	if c.checkAnswer(); c.problem == semconv.ProblemTruncated {
+		c.failBackend(c.problem, c.message)
+		return
+	}
 	c.answerWhole(resp, nil)
+}
+
+// failBackend answers a call whose backend gave an answer that is none.
+func (c *call) failBackend(problem, why string) {
+	c.fail(problem, http.StatusBadGateway, &openai.Error{
+		Message: fmt.Sprintf("the backend of model %q at %s: %s", c.backend.Name, c.backend.Endpoint, why),
+		Type:    openai.TypeServer, Code: "backend_error",
+	})
 }
 
 // answerWhole records the call and answers it with the body of the backend, or
@@ -74,10 +92,7 @@ func (c *call) answerWhole(resp *http.Response, body []byte) {
 		return
 	}
 	if c.answer == nil || len(c.answer.Choices) == 0 {
-		c.fail(semconv.ProblemUpstreamError, http.StatusBadGateway, &openai.Error{
-			Message: fmt.Sprintf("the backend of model %q at %s: %s", c.backend.Name, c.backend.Endpoint, cmp.Or(c.message, "the answer has no choices")),
-			Type:    openai.TypeServer, Code: "backend_error",
-		})
+		c.failBackend(semconv.ProblemUpstreamError, cmp.Or(c.message, "the answer has no choices"))
 		return
 	}
 	media := "application/json"
@@ -92,10 +107,7 @@ func (c *call) answerWhole(resp *http.Response, body []byte) {
 		body, err = t.AppendAnswer(nil, c.answer)
 	}
 	if err != nil {
-		c.fail(semconv.ProblemUpstreamError, http.StatusBadGateway, &openai.Error{
-			Message: fmt.Sprintf("the answer of the backend of model %q at %s cannot be translated: %v", c.backend.Name, c.backend.Endpoint, err),
-			Type:    openai.TypeServer, Code: "backend_error",
-		})
+		c.failBackend(semconv.ProblemUpstreamError, "its answer cannot be translated: "+err.Error())
 		return
 	}
 	if err := c.record(); err != nil {
@@ -134,11 +146,13 @@ func (c *call) relayFailure(ctx context.Context, resp *http.Response) {
 
 var errAnswerTooLong = errors.New("the answer is longer than the proxy takes")
 
+func tooLong(limit int64) error { return fmt.Errorf("%w: more than %d bytes", errAnswerTooLong, limit) }
+
 func (c *call) readAnswer(resp *http.Response) ([]byte, error) {
 	limit := c.p.cfg.MaxAnswerBytes
 	body, err := readAll(io.LimitReader(resp.Body, limit+1), resp.ContentLength)
 	if err == nil && int64(len(body)) > limit {
-		err = fmt.Errorf("%w: more than %d bytes", errAnswerTooLong, limit)
+		err = tooLong(limit)
 	}
 	return body, err
 }
