@@ -180,7 +180,11 @@ func (c *call) refuseFull(err error) {
 		})
 		return
 	}
-	c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: callerGone})
+	if c.r.Context().Err() != nil {
+		c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: callerGone})
+		return
+	}
+	c.p.modelsUnknown(c.w, c.r, c.dialect, err)
 }
 
 // refusePaused answers a call that the gate did not let in.

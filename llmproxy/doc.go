@@ -14,13 +14,14 @@
 //
 // A recorded call asks the backend for token ids, log-probabilities and usage
 // besides what the caller wants, hands the answer through as it comes, and
-// becomes exactly one span, stored before the caller
-// sees the end of the answer. Token ids are those of the bytes that the
+// becomes exactly one span, stored before the caller sees the end of the answer.
+// Token ids are those of the bytes that the
 // backend sent; when they are missing or do not add up the span says so in
 // [semconv.CallProblem] and training leaves the call out.
 //
-// A call goes through five hands, one file each: path.go finds whose call it
-// is, balance.go which backend serves it, dialect.go how it is put to that one,
-// upstream.go sends it, whole.go and stream.go bring the answer back, record.go
-// writes the span.
+// A call goes through these hands: path.go and caller.go find whose call it is,
+// gate.go lets it in, models.go finds the model, balance.go and limit.go a place at
+// one of its backends, dialect.go says how it is put to that one, upstream.go and
+// retry.go send it, whole.go and stream.go bring the answer back, record.go writes
+// the span and redact.go takes out of it what is not to be stored.
 package llmproxy
