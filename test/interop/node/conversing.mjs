@@ -79,7 +79,8 @@ class Chat extends Talk {
     const step = { text: "", reasoning: "", calls: [], types: [], usage: null, finish: null, token_ids: [null, []] };
     for await (const chunk of await this.create({ stream: true })) {
       step.id = chunk.id;
-      step.types.push(chunk.usage ? "usage" : chunk.object);
+      step.types.push(chunk.object);
+      if (chunk.usage) step.usage = [chunk.usage.prompt_tokens, chunk.usage.completion_tokens];
       step.token_ids[0] = chunk.prompt_token_ids ?? step.token_ids[0];
       for (const choice of chunk.choices) {
         step.text += choice.delta.content ?? "";

@@ -115,7 +115,9 @@ class Chat(Talk):
         step = {"text": "", "reasoning": "", "calls": [], "types": [], "usage": None, "finish": None, "token_ids": [None, []]}
         async for chunk in each(await self.create(stream=True)):
             step["id"] = chunk.id
-            step["types"].append("usage" if getattr(chunk, "usage", None) else chunk.object)
+            step["types"].append(chunk.object)
+            if usage := getattr(chunk, "usage", None):
+                step["usage"] = [usage.prompt_tokens, usage.completion_tokens]
             step["token_ids"][0] = getattr(chunk, "prompt_token_ids", None) or step["token_ids"][0]
             for choice in chunk.choices:
                 step["text"] += choice.delta.content or ""
