@@ -40,7 +40,8 @@ type Config struct {
 	// Models lists the backends that may change while the proxy runs. It may
 	// be nil when Static is not empty.
 	Models ModelSource
-	// Static are backends that are always there, before those of Models.
+	// Static are backends that are there until [Proxy.Forget] drops them, before
+	// those of Models.
 	Static []agl.Model
 	// ModelsMaxAge is how long a list from Models is used before it is asked
 	// again; a name that is not on it asks at once, and so does [Proxy.Refresh].

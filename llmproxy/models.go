@@ -17,7 +17,6 @@ import (
 // a change makes a new one.
 type models struct {
 	source  ModelSource
-	static  []agl.Model
 	maxAge  time.Duration
 	gap     time.Duration
 	environ func(string) string
@@ -26,7 +25,8 @@ type models struct {
 	now     atomic.Pointer[table]
 	checked atomic.Int64 // when the source was asked last, Unix nanoseconds
 
-	mu sync.Mutex // held while the source is asked
+	mu     sync.Mutex // held while the source is asked
+	static []agl.Model
 
 	// What follows is guarded by its own lock, since calls read it.
 	changes   sync.Mutex
@@ -244,11 +244,33 @@ func (m *models) table(ctx context.Context) (*table, error) {
 }
 
 func (m *models) refresh(ctx context.Context) error {
-	if m.source == nil {
-		return nil
-	}
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	return m.read(ctx)
+}
+
+// forget drops static backends, and reads the others, as one change.
+func (m *models) forget(ctx context.Context, gone func(agl.Model) bool) error {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.static = slices.DeleteFunc(slices.Clone(m.static), gone)
+	return m.read(ctx)
+}
+
+func (m *models) fixed() []agl.Model {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Clone(m.static)
+}
+
+// read asks the source. Its caller holds mu.
+func (m *models) read(ctx context.Context) error {
+	if m.source == nil {
+		if !slices.Equal(m.now.Load().list, m.static) {
+			m.set(m.static)
+		}
+		return nil
+	}
 	listed, err := m.source.Models(ctx)
 	if err != nil {
 		m.log.WarnContext(ctx, "cannot list models", "err", err)

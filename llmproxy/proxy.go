@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	agl "agentlightning"
 	"agentlightning/llm/openai"
 	"agentlightning/store"
 )
@@ -59,6 +60,16 @@ func (p *Proxy) Gate() *Gate { return p.cfg.Gate }
 
 // Refresh reads the models anew, so that a change is seen by the next call.
 func (p *Proxy) Refresh(ctx context.Context) error { return p.models.refresh(ctx) }
+
+// Static lists the backends that the proxy was configured with and has not
+// forgotten.
+func (p *Proxy) Static() []agl.Model { return p.models.fixed() }
+
+// Forget drops the static backends for which gone returns true, until the next
+// proxy is made, and reads the others anew, as one change.
+func (p *Proxy) Forget(ctx context.Context, gone func(agl.Model) bool) error {
+	return p.models.forget(ctx, gone)
+}
 
 // Close gives back idle connections. Call it once no request is open.
 func (p *Proxy) Close() error {

@@ -527,3 +527,30 @@ func TestKindsOfBackends(t *testing.T) {
 		}
 	}
 }
+
+func TestForget(t *testing.T) {
+	t.Parallel()
+	f := setup(t, llmproxy.Config{}, answers(wholeAnswer))
+	at := f.store.models[0].Endpoint
+	static := []agl.Model{{Name: "s", Endpoint: at}, {Name: "t", Endpoint: at}}
+	f.start(t, llmproxy.Config{Static: static, ModelsGap: -1})
+	if err := f.proxy.Forget(t.Context(), func(m agl.Model) bool { return m.Name == "s" }); err != nil {
+		t.Fatal(err)
+	}
+	for model, want := range map[string]int{"s": 404, "t": 200, "m": 200} {
+		if status, _, body := f.chat(t, `{"model":"`+model+`"}`); status != want {
+			t.Errorf("model %s is answered %d %s, want %d", model, status, body, want)
+		}
+	}
+	if got := f.proxy.Static(); len(got) != 1 || got[0].Name != "t" || static[0].Name != "s" {
+		t.Errorf("static backends are %v", got)
+	}
+	// A proxy may have nothing but static ones.
+	f.startWith(t, llmproxy.Config{Sink: f.store, Attempts: f.store, Static: static, ModelsGap: -1})
+	if err := f.proxy.Forget(t.Context(), func(agl.Model) bool { return true }); err != nil {
+		t.Fatal(err)
+	}
+	if status, _, body := f.chat(t, `{"model":"s"}`); status != 404 || !strings.Contains(body, "no model is") {
+		t.Errorf("answer is %d %s", status, body)
+	}
+}

@@ -94,7 +94,7 @@ func newModelsList(o *clientOptions) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:     "ls [NAME]…",
-		Short:   "List the registered model backends; those of the server's flags are not among them",
+		Short:   "List the model backends of a server, those of its flags first",
 		Example: "  agl models ls\n  agl models ls policy --json | jq .endpoint",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -127,7 +127,7 @@ func newModelsRemove(o *clientOptions) *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:     "rm NAME…",
-		Short:   "Withdraw model backends; calls that they have go on to their end",
+		Short:   "Withdraw model backends; calls that they have go on to their end, and those of the server's flags come back with its next start",
 		Example: "  agl models rm policy\n  agl models rm policy --endpoint http://10.0.0.5:8000/v1\n  agl models rm --all",
 		Args:    cobra.ArbitraryArgs,
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
@@ -151,7 +151,7 @@ func newModelsRemove(o *clientOptions) *cobra.Command {
 			})
 			for _, name := range args {
 				if !slices.ContainsFunc(gone, func(m agl.Model) bool { return m.Name == name }) {
-					return fmt.Errorf("no such backend of model %q is registered; see 'agl models ls'. Those of the server's --model go with its flags", name)
+					return fmt.Errorf("no such backend of model %q is registered; see 'agl models ls'", name)
 				}
 			}
 			if all {

@@ -112,6 +112,19 @@ func TestServeReadsAModelList(t *testing.T) {
 	if err := json.NewDecoder(res.Body).Decode(&models); err != nil || len(models.Data) != 2 || models.Data[0].ID != "listed" || models.Data[1].ID != "flagged" {
 		t.Errorf("models are %+v, %v", models, err)
 	}
+	// They are listed, and withdrawn until the next start.
+	if status, stdout, stderr := run(t, "models", "ls", "--server", url); status != 0 || !strings.Contains(stdout, "listed") || !strings.Contains(stdout, "weight=2") || strings.Contains(stdout, "top-secret") {
+		t.Errorf("agl models ls = %d %q %q", status, stdout, stderr)
+	}
+	if status, _, stderr := run(t, "models", "add", "flagged=http://127.0.0.1:2/v1", "--replace", "--server", url); status != 0 {
+		t.Error(stderr)
+	}
+	if status, _, stderr := run(t, "models", "rm", "listed", "--server", url); status != 0 {
+		t.Error(stderr)
+	}
+	if status, stdout, _ := run(t, "models", "ls", "--json", "--server", url); status != 0 || strings.Count(stdout, "\n") != 1 || !strings.Contains(stdout, "127.0.0.1:2") {
+		t.Errorf("after withdrawing, agl models ls = %d %q", status, stdout)
+	}
 	// Resources need not say where the proxy is.
 	client, err := storehttp.NewClient(url)
 	if err != nil {

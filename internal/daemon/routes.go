@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 
@@ -105,18 +106,40 @@ func (w watched) PutModels(ctx context.Context, models []agl.Model) error {
 	return w.proxy.Refresh(ctx)
 }
 
+// ReplaceModels replaces those of the command line too, until the next start.
 func (w watched) ReplaceModels(ctx context.Context, models []agl.Model) error {
 	if err := w.Store.ReplaceModels(ctx, models); err != nil {
 		return err
 	}
-	return w.proxy.Refresh(ctx)
+	return w.proxy.Forget(ctx, func(m agl.Model) bool {
+		return slices.ContainsFunc(models, func(o agl.Model) bool { return o.Name == m.Name })
+	})
 }
 
+// DeleteModels forgets those of the command line too, until the next start.
 func (w watched) DeleteModels(ctx context.Context, name string, endpoints ...string) error {
 	if err := w.Store.DeleteModels(ctx, name, endpoints...); err != nil {
 		return err
 	}
-	return w.proxy.Refresh(ctx)
+	return w.proxy.Forget(ctx, func(m agl.Model) bool {
+		return name == "" || m.Name == name && (len(endpoints) == 0 || slices.Contains(endpoints, m.Endpoint))
+	})
+}
+
+// Models lists those of the command line first. One that was registered since
+// with the same name and address is what holds.
+func (w watched) Models(ctx context.Context) ([]agl.Model, error) {
+	stored, err := w.Store.Models(ctx)
+	if err != nil {
+		return nil, err
+	}
+	fixed := slices.DeleteFunc(w.proxy.Static(), func(m agl.Model) bool {
+		return slices.ContainsFunc(stored, func(o agl.Model) bool { return o.Name == m.Name && o.Endpoint == m.Endpoint })
+	})
+	for i := range fixed {
+		fixed[i].KeyGiven = fixed[i].APIKey != ""
+	}
+	return append(fixed, stored...), nil
 }
 
 // What paths belong to.

@@ -69,7 +69,11 @@ func (e *examination) models(ctx context.Context) {
 		res, err := e.get(ctx, e.Scheme+"://"+e.address()+"/v1/agl/models?keys=true", e.Token)
 		var registered []agl.Model
 		if err == nil && res.status == http.StatusOK && json.Unmarshal(res.body, &registered) == nil {
-			all = append(all, registered...)
+			for _, m := range registered {
+				if !slices.ContainsFunc(all, func(o agl.Model) bool { return o.Name == m.Name && o.Endpoint == m.Endpoint }) {
+					all = append(all, m)
+				}
+			}
 		}
 	}
 	if len(all) == 0 {
