@@ -192,6 +192,10 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	s.Metrics["rewards_not_finite"] = float64(stats.NonFinite)
 	s.Metrics["groups"] = float64(stats.Groups)
 	s.Metrics["groups_constant"] = float64(stats.GroupsConstant)
+	s.Metrics["groups_small"] = float64(stats.GroupsSmall)
+	if stats.Rejected > 0 {
+		s.Metrics["rollouts_rejected"] = float64(stats.Rejected)
+	}
 	s.Metrics["seconds_rollouts"] = waited.Seconds()
 	s.Metrics["seconds_update"] = time.Since(trained).Seconds()
 	s.Metrics["rollouts_per_second"] = float64(len(outcomes)) / waited.Seconds()
