@@ -54,7 +54,8 @@ func (c Config) withDefaults() Config {
 // that are not of the protocol are 404, or 405 when the method is not GET.
 type handler struct {
 	store   store.Store
-	spans   store.EncodedSpans // of store
+	spans   store.EncodedSpans // of store, as streams is
+	streams store.Streams
 	config  Config
 	routes  []route
 	keys    *keyring
@@ -65,7 +66,7 @@ type handler struct {
 // NewHandler returns the protocol's handler over a store, which stays the caller's to close.
 func NewHandler(s store.Store, config Config) http.Handler {
 	config = config.withDefaults()
-	h := &handler{store: s, spans: store.Encoded(s), config: config, routes: routes(), keys: newKeyring(config.KeyLifetime)}
+	h := &handler{store: s, spans: store.Encoded(s), streams: store.Streamed(s), config: config, routes: routes(), keys: newKeyring(config.KeyLifetime)}
 	return CORS(config.CORSOrigins, h)
 }
 
@@ -87,6 +88,16 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	c := &call{Request: r, params: params}
 	a := h.answer(r.Context(), route, c, requestID)
+	if a.list != nil {
+		var sent bool
+		if a, sent = a.list.serve(w); sent {
+			if a.err != nil {
+				h.config.Logger.WarnContext(r.Context(), "a list broke off", "request_id", requestID, "err", a.err)
+				panic(http.ErrAbortHandler) //nolint:forbidigo // net/http then cuts the answer off, so that the client sees that the rest is missing
+			}
+			return
+		}
+	}
 	if a.err != nil {
 		a.status, a.body = failure(a.err, requestID)
 		if a.status == http.StatusInternalServerError || a.status == http.StatusInsufficientStorage {

@@ -3,7 +3,6 @@ package storehttp
 import (
 	"net/http"
 	"slices"
-	"strconv"
 	"strings"
 
 	"agentlightning/store"
@@ -77,13 +76,7 @@ func (p page) check(fields []string) error {
 func appendPage[T any](p page, found store.Page[T], item func(*T, []byte) []byte) []byte {
 	dst := append([]byte(nil), `{"items":`...)
 	dst = appendItems(dst, found.Items, item)
-	dst = append(dst, `,"limit":`...)
-	dst = strconv.AppendInt(dst, int64(p.limit), 10)
-	dst = append(dst, `,"offset":`...)
-	dst = strconv.AppendInt(dst, int64(p.offset), 10)
-	dst = append(dst, `,"total":`...)
-	dst = strconv.AppendInt(dst, int64(found.Total), 10)
-	return append(dst, '}')
+	return p.appendEnd(dst[:len(dst)-1], found.Total)
 }
 
 // appendItems appends a list.

@@ -32,6 +32,8 @@ type answer struct {
 	err    error
 	// undo takes back what was done when the answer cannot be delivered.
 	undo func(context.Context)
+	// list takes the place of the body.
+	list *list
 	// header is one more header field, name and value.
 	header [2]string
 }

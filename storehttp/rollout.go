@@ -39,6 +39,13 @@ func (h *handler) searchRollouts(c *call) answer {
 			if err := p.check(rolloutFields); err != nil {
 				return failed(err)
 			}
+			if p.long() {
+				return answer{list: &list{p, func(out *listWriter) (int, error) {
+					return h.streams.StreamRollouts(c.Context(), q, func(r *agl.AttemptedRollout) error {
+						return out.put(r.AppendJSON(out.next()))
+					})
+				}}}
+			}
 			found, err := h.store.QueryRollouts(c.Context(), q)
 			if err != nil {
 				return failed(err)

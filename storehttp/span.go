@@ -109,6 +109,13 @@ func (h *handler) searchSpans(c *call) answer {
 			if err := p.check(spanFields); err != nil {
 				return failed(err)
 			}
+			if p.long() {
+				return answer{list: &list{p, func(out *listWriter) (int, error) {
+					return h.streams.StreamSpans(c.Context(), q, func(s store.SpanJSON) error {
+						return out.put(s.AppendJSON(out.next()))
+					})
+				}}}
+			}
 			found, err := h.spans.QueryEncodedSpans(c.Context(), q)
 			if err != nil {
 				return failed(err)

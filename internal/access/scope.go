@@ -28,14 +28,18 @@ func Permit(ctx context.Context, at store.Attempted) error {
 
 // Scoped returns a store whose spans obey [Permit]. Whoever serves it must not
 // let limited callers at its other methods.
-func Scoped(s store.Store) store.Store { return scoped{s, store.Encoded(s)} }
+func Scoped(s store.Store) store.Store { return scoped{s, store.Encoded(s), store.Streamed(s)} }
 
 type scoped struct {
 	store.Store
 	encoded store.EncodedSpans
+	streams store.Streams
 }
 
-var _ store.EncodedSpans = scoped{}
+var (
+	_ store.EncodedSpans = scoped{}
+	_ store.Streams      = scoped{}
+)
 
 // AddSpans refuses the spans of other attempts and stores the rest.
 func (s scoped) AddSpans(ctx context.Context, spans []agl.Span) ([]store.AddedSpan, error) {
@@ -106,6 +110,19 @@ func (s scoped) QueryEncodedSpans(ctx context.Context, q store.SpanQuery) (store
 		return store.Page[store.SpanJSON]{}, err
 	}
 	return s.encoded.QueryEncodedSpans(ctx, q)
+}
+
+// StreamSpans is [scoped.QuerySpans] for streams.
+func (s scoped) StreamSpans(ctx context.Context, q store.SpanQuery, f func(store.SpanJSON) error) (int, error) {
+	if err := permitQuery(ctx, &q); err != nil {
+		return 0, err
+	}
+	return s.streams.StreamSpans(ctx, q, f)
+}
+
+// StreamRollouts is [store.RolloutStore] QueryRollouts as a stream.
+func (s scoped) StreamRollouts(ctx context.Context, q store.RolloutQuery, f func(*agl.AttemptedRollout) error) (int, error) {
+	return s.streams.StreamRollouts(ctx, q, f)
 }
 
 func permitQuery(ctx context.Context, q *store.SpanQuery) error {

@@ -49,7 +49,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 			return nil, errors.Join(fmt.Errorf("metrics of the queue: %w", err), proxy.Close())
 		}
 	}
-	shared := watched{kept, kept, proxy}
+	shared := watched{kept, kept, kept, proxy}
 	api := storehttp.NewHandler(access.Scoped(shared), storehttp.Config{Logger: c.Log("store"), Tokens: signer, PublicURL: c.PublicURL})
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
 	traces := otlp.NewHandler(kept, exports)
@@ -96,6 +96,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 type watched struct {
 	store.Store
 	store.EncodedSpans
+	store.Streams
 	proxy *llmproxy.Proxy
 }
 

@@ -40,6 +40,13 @@ type Recent interface {
 	RecentSpans(q store.SpanQuery) (store.Page[store.SpanJSON], bool)
 }
 
+// Streamer is a power that a backend may have: results that are not in memory as
+// a whole, see [store.Streams]. No transaction may be open while f runs.
+type Streamer interface {
+	StreamSpans(ctx context.Context, q store.SpanQuery, f func(store.SpanJSON) error) (total int, err error)
+	StreamRollouts(ctx context.Context, q store.RolloutQuery, f func(*agl.AttemptedRollout) error) (total int, err error)
+}
+
 // Reader reads one consistent state. Lookups of unknown keys return the zero
 // value and false, or leave the key out of the map.
 type Reader interface {

@@ -17,19 +17,23 @@ import (
 
 // Store wraps a store. It adds well under a microsecond to a call.
 type Store struct {
-	next  store.Store
-	spans store.EncodedSpans // of next
-	m     *Metrics
+	next    store.Store
+	spans   store.EncodedSpans // of next, as streams is
+	streams store.Streams
+	m       *Metrics
 }
 
 var (
 	_ store.Store        = (*Store)(nil)
 	_ store.EncodedSpans = (*Store)(nil)
+	_ store.Streams      = (*Store)(nil)
 	_ store.ControlStore = (*Store)(nil)
 )
 
 // New returns a store that records in m what is called on next.
-func New(next store.Store, m *Metrics) *Store { return &Store{next, store.Encoded(next), m} }
+func New(next store.Store, m *Metrics) *Store {
+	return &Store{next, store.Encoded(next), store.Streamed(next), m}
+}
 
 // Close closes the store behind.
 func (s *Store) Close() error { return s.next.Close() }
@@ -140,6 +144,18 @@ func (s *Store) QuerySpans(ctx context.Context, q store.SpanQuery) (_ store.Page
 func (s *Store) QueryEncodedSpans(ctx context.Context, q store.SpanQuery) (_ store.Page[store.SpanJSON], err error) {
 	defer s.m.done(opQuerySpans, time.Now(), &err)
 	return s.spans.QueryEncodedSpans(ctx, q)
+}
+
+// StreamSpans implements [store.Streams].
+func (s *Store) StreamSpans(ctx context.Context, q store.SpanQuery, f func(store.SpanJSON) error) (_ int, err error) {
+	defer s.m.done(opQuerySpans, time.Now(), &err)
+	return s.streams.StreamSpans(ctx, q, f)
+}
+
+// StreamRollouts implements [store.Streams].
+func (s *Store) StreamRollouts(ctx context.Context, q store.RolloutQuery, f func(*agl.AttemptedRollout) error) (_ int, err error) {
+	defer s.m.done(opQueryRollouts, time.Now(), &err)
+	return s.streams.StreamRollouts(ctx, q, f)
 }
 
 // AddResources implements [store.Store].

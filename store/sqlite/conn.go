@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"math"
+	"sync/atomic"
 )
 
 // maxStatements bounds the prepared statements that a connection keeps. The
@@ -25,6 +26,9 @@ type conn struct {
 	// configs remembers decoded rollout configurations by their text: there
 	// are few, and every rollout has one.
 	configs configCache
+	// queued counts the entries of the queue, so that nobody has to; nil where
+	// nobody keeps count.
+	queued *atomic.Int64
 }
 
 type statement struct {

@@ -304,9 +304,11 @@ func (t *tx) prune(seqs []int64, ids []string, dry bool) (Pruned, error) {
 			}
 		}
 	}
-	if _, err := t.c.exec(deleteQueuedOf, rollouts); err != nil {
+	gone, err := t.c.exec(deleteQueuedOf, rollouts)
+	t.queued -= int(gone)
+	if err != nil {
 		return p, err
 	}
-	_, err := t.c.exec(deleteSequencesOf, jsonList(ids))
+	_, err = t.c.exec(deleteSequencesOf, jsonList(ids))
 	return p, err
 }

@@ -8,8 +8,17 @@ import (
 )
 
 func (r reader) QueueLength() (int, error) {
+	if r.c.queued != nil {
+		return int(r.c.queued.Load()), nil
+	}
 	n, err := r.c.number(queueLength)
 	return int(n), err
+}
+
+// QueueLength counts what the transaction did too.
+func (t *tx) QueueLength() (int, error) {
+	n, err := t.reader.QueueLength()
+	return n + t.queued, err
 }
 
 func (r reader) QueueFront() (agl.AttemptedRollout, bool, error) {
@@ -51,7 +60,9 @@ func (t *tx) PushFront(ids []string) error {
 func (t *tx) push(sql, rolloutID string) error {
 	seq, err := t.seqOf(rolloutID)
 	if err == nil {
-		_, err = t.c.exec(sql, seq)
+		var added int64
+		added, err = t.c.exec(sql, seq)
+		t.queued += int(added)
 	}
 	if err != nil {
 		return fmt.Errorf("queue: %w", err)
@@ -82,6 +93,7 @@ func (t *tx) Pop(n int) ([]string, error) {
 		return nil, err
 	}
 	t.write()
-	_, err = t.c.exec(popQueue, last)
+	gone, err := t.c.exec(popQueue, last)
+	t.queued -= int(gone)
 	return ids, err
 }

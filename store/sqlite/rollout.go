@@ -69,7 +69,7 @@ func (r reader) each(ids []string, one, many string, add func(row) error) error 
 	return nil
 }
 
-func (r reader) QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRollout], error) {
+func rolloutSelection(q *store.RolloutQuery) selection {
 	var f filter
 	if q.StatusIn != nil {
 		f.within("status", texts(q.StatusIn))
@@ -81,7 +81,11 @@ func (r reader) QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRol
 	if q.Controlled {
 		f.scopes = append(f.scopes, "control IS NOT NULL")
 	}
-	page, err := fetch(r.c, f.selection("rollouts", q.Paging, rolloutSorts), rolloutColumns, r.c.scanRollout)
+	return f.selection("rollouts", q.Paging, rolloutSorts)
+}
+
+func (r reader) QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRollout], error) {
+	page, err := fetch(r.c, rolloutSelection(&q), rolloutColumns, r.c.scanRollout)
 	if err != nil {
 		return store.Page[agl.AttemptedRollout]{}, err
 	}

@@ -7,7 +7,7 @@ import (
 	"agentlightning/store"
 )
 
-func (r reader) QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error) {
+func spanSelection(q *store.SpanQuery) selection {
 	var f filter
 	f.scope(ofRollout, q.RolloutID)
 	switch {
@@ -26,7 +26,11 @@ func (r reader) QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error
 	f.equal("name", q.Name)
 	f.contains("name", q.NameContains)
 	f.noneUnderOr = true
-	return fetch(r.c, f.selection("spans", q.Paging, spanSorts), "body",
+	return f.selection("spans", q.Paging, spanSorts)
+}
+
+func (r reader) QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error) {
+	return fetch(r.c, spanSelection(&q), "body",
 		func(row row) (store.SpanJSON, error) { return store.SpanJSON(row.text(0)), nil })
 }
 

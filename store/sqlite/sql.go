@@ -9,7 +9,10 @@ const (
 
 	selectRollout  = `SELECT ` + rolloutColumns + ` FROM rollouts WHERE rollout_id = ?`
 	selectRollouts = `SELECT ` + rolloutColumns + ` FROM rollouts WHERE rollout_id IN (SELECT value FROM json_each(?))`
-	selectOpen     = `SELECT ` + rolloutColumns + ` FROM rollouts
+	// selectRolloutsBySeq keeps the order of the list, and tells the place in it.
+	selectRolloutsBySeq = `SELECT wanted.key, ` + rolloutColumns + ` FROM json_each(?) AS wanted
+		CROSS JOIN rollouts ON seq = wanted.value`
+	selectOpen = `SELECT ` + rolloutColumns + ` FROM rollouts
 		WHERE limited = 1 AND status IN ('preparing', 'running') ORDER BY seq`
 
 	selectRolloutSeq = `SELECT seq FROM rollouts WHERE rollout_id = ?`
@@ -73,6 +76,9 @@ const (
 	insertSpan = `INSERT INTO spans (rollout, attempt_id, span_id, sequence_id, trace_id, parent_id, name,
 		start_time, end_time, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (rollout, attempt_id, span_id) DO NOTHING`
+
+	selectSpanBodies = `SELECT wanted.key, body FROM json_each(?) AS wanted
+		CROSS JOIN spans ON seq = wanted.value`
 
 	takeSequence = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
 		ON CONFLICT (rollout_id) DO UPDATE SET last = last + ?2 RETURNING last`

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	agl "agentlightning"
@@ -87,6 +88,8 @@ type Backend struct {
 	checkpointer *checkpointer
 	log          *os.File // the write-ahead log, to flush it; nil until then
 
+	queued atomic.Int64 // length of the queue
+
 	// slots holds one entry for each reader; a nil entry is a connection that
 	// was not needed yet.
 	slots chan *conn
@@ -144,6 +147,12 @@ func (b *Backend) open(ctx context.Context) error {
 		}
 		return errors.Join(err, c.close())
 	}
+	queued, err := c.number(queueLength)
+	if err != nil {
+		return errors.Join(explain(b.cfg.Path, err), c.close())
+	}
+	b.queued.Store(queued)
+	c.queued = &b.queued
 	beside, err := newConn(ctx, b.cfg.Path, b.pragmas(0)...)
 	if err != nil {
 		return errors.Join(explain(b.cfg.Path, err), c.close())
@@ -233,6 +242,7 @@ func (b *Backend) acquire(ctx context.Context) (*conn, error) {
 			b.slots <- nil
 			return nil, classify(err)
 		}
+		c.queued = &b.queued
 		return c, nil
 	case <-b.closing:
 		return nil, store.ErrClosed

@@ -18,6 +18,7 @@ type tx struct {
 	known   *known
 	touched []string // rollouts written to: forgotten when the writes are undone
 	spans   []spanChange
+	queued  int // by how much the queue has grown
 }
 
 var (
@@ -38,7 +39,7 @@ func (t *tx) touch(rolloutID string) { t.touched = append(t.touched, rolloutID) 
 // forget drops what is remembered of writes that are undone.
 func (t *tx) forget() {
 	t.known.forget(t.touched)
-	t.touched, t.spans = t.touched[:0], nil
+	t.touched, t.spans, t.queued = t.touched[:0], nil, 0
 }
 
 // changed returns what became of the rollouts that were touched.

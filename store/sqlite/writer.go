@@ -307,6 +307,9 @@ func (w *writer) commit(g *group) error {
 		return err
 	}
 	g.changed, g.spans = w.t.changed(), w.t.spans
+	if w.c.queued != nil {
+		w.c.queued.Add(int64(w.t.queued))
+	}
 	if !durable {
 		w.sync.work <- g
 		return nil
