@@ -147,6 +147,9 @@ func (c *call) planFor(b *backend) (*plan, *openai.Error) {
 	if err != nil {
 		return nil, err
 	}
+	if kind == agl.BackendOpenAI || kind == agl.BackendAzure {
+		ask = withNewerNames(ask)
+	}
 	p := &plan{route: chat.route, ask: ask, gather: chat.gather, translate: d.translate(c)}
 	if c.recorded() {
 		p.capture = chat.capture(ask)
@@ -154,6 +157,20 @@ func (c *call) planFor(b *backend) (*plan, *openai.Error) {
 		p.capture = captureUsage(ask)
 	}
 	return p, nil
+}
+
+// withNewerNames returns a chat completion request that OpenAI's own servers
+// take: their newer models know max_tokens by another name only.
+func withNewerNames(ask *openai.Request) *openai.Request {
+	limit := ask.Raw("max_tokens")
+	if limit == nil {
+		return ask
+	}
+	renamed, err := openai.ParseRequest(ask.Edit(openai.Edit{Key: "max_tokens"}, openai.Edit{Key: "max_completion_tokens", Value: limit}))
+	if err != nil {
+		return ask // it is JSON, having been parsed before
+	}
+	return renamed
 }
 
 // said returns the call as a chat completion, as far as it can be put that way.

@@ -201,6 +201,40 @@ func TestTranslatedStreamIsStoredBeforeItsEnd(t *testing.T) {
 	}
 }
 
+// A backend may end its stream without saying that it is complete, and a caller
+// need not notice.
+func TestTranslatedStreamWithoutDone(t *testing.T) {
+	t.Parallel()
+	for _, tt := range translatedCalls {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			f := setup(t, llmproxy.Config{}, onlyChat(streams(head+finish+usageChunk, 40)))
+			status, _, body := f.post(t, attempt+"/v1"+tt.route, tt.askStream)
+			if status != http.StatusOK || strings.Count(body, tt.last) != 1 || strings.Contains(body, "error") && tt.name != "response" {
+				t.Errorf("status %d, stream\n%s", status, body)
+			}
+			if s := f.store.span(t); problem(s) != "" {
+				t.Errorf("problem is %q", problem(s))
+			}
+		})
+	}
+}
+
+// OpenAI's own servers are asked with the names that their newer models know.
+func TestNamesForOpenAIsServers(t *testing.T) {
+	t.Parallel()
+	f := spoken(t, agl.BackendOpenAI, func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if want := `{"model":"m","messages":[{"role":"user","content":"Hi"}],"max_completion_tokens":9,"logprobs":true}`; string(body) != want {
+			t.Errorf("the backend was asked %s, want %s", body, want)
+		}
+		answers(wholeAnswer)(w, r)
+	})
+	if status, _, body := f.post(t, attempt+"/v1/messages", askMessage); status != http.StatusOK {
+		t.Errorf("answered %d %s", status, body)
+	}
+}
+
 // What goes wrong on the way is told in the caller's dialect, and what the
 // backend says of it is kept.
 func TestTranslatedStreamBreaks(t *testing.T) {

@@ -1,6 +1,7 @@
 package anthropic_test
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"strings"
@@ -27,10 +28,39 @@ func cases(t testing.TB, f func(*sections)) {
 	}
 }
 
+// recorded calls f with the requests that were recorded of the reference proxy.
+func recorded(t testing.TB, f func(request []byte)) {
+	t.Helper()
+	files, err := filepath.Glob("../../testdata/vectors/proxy/*/anthropic_*.json")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("%d recordings (%v)", len(files), err)
+	}
+	for _, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var recording struct {
+			Exchanges []struct {
+				Request struct {
+					JSON json.RawMessage `json:"json"`
+				} `json:"request"`
+			} `json:"exchanges"`
+		}
+		if err := json.Unmarshal(raw, &recording); err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range recording.Exchanges {
+			f(e.Request.JSON)
+		}
+	}
+}
+
 // Whatever a caller sends: what comes of it is a request, and one that is
 // refused says of which member.
 func FuzzChatRequest(f *testing.F) {
 	cases(f, func(c *sections) { f.Add([]byte(c.get("request"))) })
+	recorded(f, func(request []byte) { f.Add(request) })
 	f.Fuzz(func(t *testing.T, body []byte) {
 		request, err := openai.ParseRequest(body)
 		if err != nil {

@@ -133,7 +133,7 @@ func (t *Translator) writeUsage(b *jsonx.Builder) {
 	if t.usage != nil {
 		u = *t.usage
 	}
-	b.Open('{').Key("input_tokens").Int(u.Prompt - u.Cached)
+	b.Open('{').Key("input_tokens").Int(max(u.Prompt-u.Cached, 0))
 	if u.Cached > 0 {
 		b.Key("cache_read_input_tokens").Int(u.Cached)
 	}

@@ -12,7 +12,7 @@ var responsesNamed = map[string]bool{
 	"model": true, "input": true, "instructions": true, "max_output_tokens": true, "stream": true, "stream_options": true,
 	"tools": true, "tool_choice": true, "text": true, "reasoning": true, "include": true, "store": true, "background": true,
 	"previous_response_id": true, "conversation": true, "prompt": true, "truncation": true, "metadata": true,
-	"max_tool_calls": true, "top_logprobs": true, "context_management": true, "logprobs": true,
+	"max_tool_calls": true, "top_logprobs": true, "context_management": true,
 }
 
 // ResponsesChat puts a Responses request as a chat completion request. With an
