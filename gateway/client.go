@@ -387,7 +387,11 @@ func (c *Client) do(ctx context.Context, method, path string, in, out any) error
 	defer res.Body.Close()
 	if res.StatusCode/100 != 2 {
 		said, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
-		return errors.Join(&Error{Method: method, Path: path, Status: res.StatusCode, Detail: detailOf(said)}, err)
+		refused := &Error{Method: method, Path: path, Status: res.StatusCode, Detail: detailOf(said)}
+		if err != nil {
+			return errors.Join(refused, err)
+		}
+		return refused
 	}
 	if out == nil {
 		return nil

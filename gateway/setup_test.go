@@ -9,16 +9,12 @@ import (
 	"sync"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"agentlightning/gateway"
 	"agentlightning/internal/daemon"
 	"agentlightning/store"
 	"agentlightning/store/engine"
 	"agentlightning/store/memory"
 )
-
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 // server is an assembled server until the test ends.
 type server struct {

@@ -7,9 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"syscall"
@@ -505,4 +507,104 @@ func TestRelease1Completions(t *testing.T) {
 			t.Errorf("log up to %d (-want +got):\n%s", got.After, diff)
 		}
 	})
+}
+
+// TestRelease1Server: our client speaks to the server of release 1.0 as to ours.
+func TestRelease1Server(t *testing.T) {
+	t.Parallel()
+	python := needRelease1(t)
+	port := freePort(t)
+	c := &gateway.Client{BaseURL: "http://127.0.0.1:" + port, Token: release1Key}
+	cmd, _ := release1(t, context.WithoutCancel(t.Context()), python,
+		"-m", "agentlightning.server", "host=127.0.0.1", "port="+port, "key="+release1Key, "default_proxy.model_name=policy")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	(*server)(nil).until(t, "the server is there", func(ctx context.Context) (bool, error) { return c.Health(ctx) == nil, nil })
+	both := serve(t, "memory:", "--auth-token", release1Key, "--controlled-model", "policy")
+	model := newVLLM(t, func(conversation) reply { return reply{text: "Yes"} })
+	theirs, ours := lifeOf(t, c, model.url), lifeOf(t, &gateway.Client{BaseURL: both.url, Token: release1Key}, model.url)
+	if diff := cmp.Diff(theirs, ours); diff != "" {
+		t.Errorf("answers of the two servers (-theirs +ours):\n%s", diff)
+	}
+	if len(theirs) < 15 {
+		t.Errorf("only %d answers", len(theirs))
+	}
+}
+
+// lifeOf takes a rollout through its life and returns what the client got to
+// know, without times.
+func lifeOf(t *testing.T, c *gateway.Client, endpoint string) []string {
+	t.Helper()
+	ctx := t.Context()
+	var got []string
+	times := regexp.MustCompile(`"(created_at|updated_at|timestamp|latency_ms)":[0-9.e+-]+|chatcmpl-[^"]*`)
+	note := func(v any, err error) {
+		t.Helper()
+		text, failed := json.Marshal(v)
+		if failed != nil {
+			t.Fatal(failed)
+		}
+		if err != nil {
+			text = []byte(err.Error())
+		}
+		got = append(got, times.ReplaceAllString(string(text), "…"))
+	}
+	note(nil, c.DeleteModels(ctx, ""))
+	note(nil, c.PutModels(ctx, agl.Model{Name: "policy", Endpoint: endpoint}))
+	class, attempt := "m:C", new("0")
+	made, err := c.CreateRollouts(ctx, gateway.RolloutCreate{
+		RolloutID: "r", Input: json.RawMessage(`{"q":1.0}`), Metadata: json.RawMessage(`{"batch_idx":1}`),
+		Config: &gateway.RolloutConfig{TimeoutSeconds: 7, Local: &gateway.LocalConfig{AgentClass: &class}},
+	})
+	note(made, err)
+	listed, err := c.Rollouts(ctx, 0, gateway.Queuing)
+	note(listed, err)
+	_, err = c.Rollouts(ctx, 0)
+	note(nil, err)
+	_, err = c.PatchRollout(ctx, "r", gateway.StatusPatch{State: gateway.Succeeded})
+	note(nil, err)
+	r, err := c.PatchRollout(ctx, "r", gateway.StatusPatch{State: gateway.Running, LastAttemptID: &attempt})
+	note(r, err)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.OpenAIBaseURL("r", "0", "val")+"/chat/completions",
+		strings.NewReader(`{"messages":[{"role":"user","content":"Are you there?"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Authorization", "Bearer "+c.Token)
+	res, err := (&http.Transport{DisableKeepAlives: true}).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = res.Body.Close()
+	note(res.StatusCode, nil)
+	e, err := c.PostEvent(ctx, "r", "0", "reward", json.RawMessage(`{"value":1,"note":"é"}`))
+	note(e, err)
+	_, err = c.PostEvent(ctx, "nobody", "0", "reward", nil)
+	note(nil, err)
+	for _, q := range []gateway.EventQuery{{}, {Triplets: true}, {Type: new("reward")}, {Triplets: true, WithoutRoutedExperts: true}} {
+		events, err := c.Events(ctx, "r", q)
+		note(events, err)
+	}
+	r, err = c.PatchRollout(ctx, "r", gateway.StatusPatch{State: gateway.Succeeded})
+	note(r, err)
+	detail, err := c.Rollout(ctx, "r")
+	note(detail, err)
+	page, err := c.Terminal(ctx, 0, 0, 0)
+	note(page, err)
+	after := int64(2)
+	state, err := c.Pause(ctx, gateway.PauseRequest{RetryAfterSeconds: &after, Reason: new("weights")})
+	note(state, err)
+	state, err = c.ProxyState(ctx, 0)
+	note(state, err)
+	state, err = c.Resume(ctx, "")
+	note(state, err)
+	note(nil, c.DeleteRollout(ctx, "r"))
+	_, err = c.Rollout(ctx, "r")
+	note(nil, err)
+	return got
 }
