@@ -11,7 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"strings"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -148,7 +148,7 @@ func TestKilledServer(t *testing.T) {
 		}
 		// What came after the last answer may have been done.
 		got := detail.Rollout.Status.State
-		if order := []gateway.State{gateway.Queuing, gateway.Running, gateway.Succeeded}; index(order, got) < index(order, state) {
+		if order := []gateway.State{gateway.Queuing, gateway.Running, gateway.Succeeded}; slices.Index(order, got) < slices.Index(order, state) {
 			t.Errorf("rollout %s is %s, but %s was acknowledged", id, got, state)
 		}
 		if want := map[gateway.State]int{gateway.Succeeded: 1}[got]; ended[id] != want {
@@ -171,10 +171,6 @@ func TestKilledServer(t *testing.T) {
 	if len(states) < kills*workers {
 		t.Errorf("only %d rollouts were tried", len(states))
 	}
-}
-
-func index(order []gateway.State, s gateway.State) int {
-	return strings.Index(fmt.Sprint(order), string(s))
 }
 
 // live takes a rollout through its life and tells what was acknowledged.

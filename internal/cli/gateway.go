@@ -3,6 +3,7 @@ package cli
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -81,19 +82,10 @@ func newGateway() *cobra.Command {
 
 func keysHelp() string {
 	var b strings.Builder
-	for _, key := range sortedKeys(gatewayKeys) {
+	for _, key := range slices.Sorted(maps.Keys(gatewayKeys)) {
 		fmt.Fprintf(&b, "  %-38s --%s\n", key, gatewayKeys[key])
 	}
 	return strings.TrimRight(b.String(), "\n")
-}
-
-func sortedKeys(m map[string]string) []string {
-	keys := make([]string, 0, len(m))
-	for k := range m {
-		keys = append(keys, k)
-	}
-	slices.Sort(keys)
-	return keys
 }
 
 // applyKeys sets the flags that key=value arguments mean. Values are YAML; null
@@ -111,11 +103,11 @@ func applyKeys(flags *pflag.FlagSet, args []string) error {
 func applyKey(flags *pflag.FlagSet, arg string) error {
 	key, text, ok := strings.Cut(arg, "=")
 	if !ok {
-		return fmt.Errorf("argument %q: must be key=value, with one of the keys %s", arg, strings.Join(sortedKeys(gatewayKeys), ", "))
+		return fmt.Errorf("argument %q: must be key=value, with one of the keys %s", arg, strings.Join(slices.Sorted(maps.Keys(gatewayKeys)), ", "))
 	}
 	name, known := gatewayKeys[key]
 	if !known {
-		return fmt.Errorf("argument %q: %q is not a key of this server; the keys are %s", arg, key, strings.Join(sortedKeys(gatewayKeys), ", "))
+		return fmt.Errorf("argument %q: %q is not a key of this server; the keys are %s", arg, key, strings.Join(slices.Sorted(maps.Keys(gatewayKeys)), ", "))
 	}
 	if flags.Changed(name) {
 		return fmt.Errorf("argument %q: --%s is given already; give one of the two, once", arg, name)

@@ -13,6 +13,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -50,7 +51,7 @@ func needRelease1(t *testing.T) string {
 
 // release1 returns a command of the interpreter that finds the modules of
 // release1/. What it writes is shown when the test fails.
-func release1(t *testing.T, ctx context.Context, interpreter string, arguments ...string) (*exec.Cmd, *buffer) {
+func release1(ctx context.Context, t *testing.T, interpreter string, arguments ...string) (*exec.Cmd, *buffer) {
 	t.Helper()
 	programs, err := filepath.Abs("release1")
 	if err != nil {
@@ -88,7 +89,7 @@ func runRelease1(t *testing.T, interpreter, program string, arguments map[string
 	defer read.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 	defer cancel()
-	cmd, _ := release1(t, ctx, interpreter, run)
+	cmd, _ := release1(ctx, t, interpreter, run)
 	cmd.Stdin = bytes.NewReader(request)
 	cmd.ExtraFiles = []*os.File{write}
 	err = cmd.Start()
@@ -113,7 +114,7 @@ func control(t *testing.T, interpreter, url string, settings ...string) (stop fu
 	arguments := append([]string{
 		"-m", "agentlightning.controller", "runner_type=local", "agl_server.url=" + url, "agl_server.key=" + release1Key, "local_runner.poll_interval=0.2",
 	}, settings...)
-	cmd, _ := release1(t, context.WithoutCancel(t.Context()), interpreter, arguments...)
+	cmd, _ := release1(context.WithoutCancel(t.Context()), t, interpreter, arguments...)
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -484,14 +485,14 @@ func TestRelease1Completions(t *testing.T) {
 		want := []gateway.TerminalItem{}
 		for i := range 5 {
 			id := fmt.Sprintf("r-%d", i)
-			_, err := c.CreateRollouts(t.Context(), gateway.RolloutCreate{RolloutID: id, Input: json.RawMessage(`{"data_id":` + fmt.Sprint(i+1) + `}`)})
+			_, err := c.CreateRollouts(t.Context(), gateway.RolloutCreate{RolloutID: id, Input: json.RawMessage(`{"data_id":` + strconv.Itoa(i+1) + `}`)})
 			if err == nil {
 				_, err = c.PatchRollout(t.Context(), id, gateway.StatusPatch{State: gateway.Failed})
 			}
 			if err != nil {
 				t.Fatal(err)
 			}
-			want = append(want, gateway.TerminalItem{RolloutID: id, State: gateway.Failed, DataID: fmt.Sprint(i + 1), IsTrain: true})
+			want = append(want, gateway.TerminalItem{RolloutID: id, State: gateway.Failed, DataID: strconv.Itoa(i + 1), IsTrain: true})
 		}
 		// A rollout of the other protocol is in the log, too.
 		at := s.claimed(t)
@@ -515,7 +516,7 @@ func TestRelease1Server(t *testing.T) {
 	python := needRelease1(t)
 	port := freePort(t)
 	c := &gateway.Client{BaseURL: "http://127.0.0.1:" + port, Token: release1Key}
-	cmd, _ := release1(t, context.WithoutCancel(t.Context()), python,
+	cmd, _ := release1(context.WithoutCancel(t.Context()), t, python,
 		"-m", "agentlightning.server", "host=127.0.0.1", "port="+port, "key="+release1Key, "default_proxy.model_name=policy")
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -524,10 +525,10 @@ func TestRelease1Server(t *testing.T) {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait() // it was killed
 	})
-	(*server)(nil).until(t, "the server is there", func(ctx context.Context) (bool, error) { return c.Health(ctx) == nil, nil })
-	both := serve(t, "memory:", "--auth-token", release1Key, "--controlled-model", "policy")
+	own := serve(t, "memory:", "--auth-token", release1Key, "--controlled-model", "policy")
+	own.until(t, "the server of release 1.0 is there", func(ctx context.Context) (bool, error) { return c.Health(ctx) == nil, nil })
 	model := newVLLM(t, func(conversation) reply { return reply{text: "Yes"} })
-	theirs, ours := lifeOf(t, c, model.url), lifeOf(t, &gateway.Client{BaseURL: both.url, Token: release1Key}, model.url)
+	theirs, ours := lifeOf(t, c, model.url), lifeOf(t, &gateway.Client{BaseURL: own.url, Token: release1Key}, model.url)
 	if diff := cmp.Diff(theirs, ours); diff != "" {
 		t.Errorf("answers of the two servers (-theirs +ours):\n%s", diff)
 	}
