@@ -25,16 +25,24 @@ func giveHeapRoom() (stop func()) {
 	if os.Getenv("GOGC") != "" {
 		return func() {}
 	}
+	tick := time.NewTicker(heapLook)
+	end := keepHeapRoom(tick.C)
+	return func() {
+		tick.Stop()
+		end()
+	}
+}
+
+// keepHeapRoom adjusts the rule now and at every tick.
+func keepHeapRoom(ticks <-chan time.Time) (stop func()) {
 	usual := debug.SetGCPercent(heapPercent(0))
 	done := make(chan struct{})
 	var owned sync.WaitGroup
 	owned.Go(func() {
-		tick := time.NewTicker(heapLook)
-		defer tick.Stop()
 		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
 		for {
 			select {
-			case <-tick.C:
+			case <-ticks:
 				metrics.Read(live)
 				debug.SetGCPercent(heapPercent(live[0].Value.Uint64()))
 			case <-done:

@@ -1,6 +1,7 @@
 package sqlite_test
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"slices"
@@ -13,17 +14,20 @@ import (
 	"agentlightning/store/sqlite"
 )
 
-// scale is how full the full store is; measuring it at a million takes minutes.
-var scale = flag.Int("scale", 20_000, "rollouts queued, and spans, in the full store of BenchmarkScale")
+// How full the full store is; measuring it at millions takes minutes.
+var (
+	scale      = flag.Int("scale", 20_000, "rollouts queued in the full store of BenchmarkScale")
+	scaleSpans = flag.Int("scale.spans", 0, "spans in the full store of BenchmarkScale; 0 for as many as rollouts")
+)
 
 // BenchmarkScale measures calls on a store that is nearly empty and on one that
 // is full; they should take the same time. One operation is one of each call.
 func BenchmarkScale(b *testing.B) {
-	for _, size := range []int{1000, *scale} {
-		b.Run(fmt.Sprintf("stored=%d", size), func(b *testing.B) {
+	for _, size := range []struct{ queued, spans int }{{1000, 1000}, {*scale, cmp.Or(*scaleSpans, *scale)}} {
+		b.Run(fmt.Sprintf("queued=%d/spans=%d", size.queued, size.spans), func(b *testing.B) {
 			backend := openBench(b, sqlite.SyncNormal)
-			fillQueue(b, backend, size)
-			fillSpans(b, backend, size)
+			fillQueue(b, backend, size.queued)
+			fillSpans(b, backend, size.spans)
 			s := openEngine(b, backend)
 			calls := map[string]stopwatch{}
 			call := func(name string, f func() error) {
@@ -55,6 +59,7 @@ func BenchmarkScale(b *testing.B) {
 					_, err := s.EnqueueRollouts(ctx, []store.EnqueueRequest{{Input: []byte("1")}})
 					return err
 				})
+				call("queue", func() error { _, err := s.Queue(ctx); return err })
 				call("statistics", func() error { _, err := s.Statistics(ctx); return err })
 				call("newest", func() error {
 					page := store.Paging{SortBy: "start_time", Desc: true, Limit: 20}
