@@ -113,3 +113,47 @@ func seenOnce(t *testing.T, s *server, id string, said []generation, streamed, w
 		t.Errorf("triplets of %s as the default adapter of Python reads them (-model +reader):\n%s", id, diff)
 	}
 }
+
+// TestPictures shows the model a picture in every dialect. The model must see
+// it, and readers must find its address.
+func TestPictures(t *testing.T) {
+	t.Parallel()
+	needPython(t)
+	m := newVLLM(t, echo)
+	s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url, "--auth-token", secret)
+	at := s.admitted(t)
+	const kind, data = "image/png", "iVBORw0KGgo="
+	address := "data:" + kind + ";base64," + data
+	var steps []step
+	call(t, "looking", map[string]any{"url": at.url, "key": at.token, "kind": kind, "data": data}, &steps)
+	if len(steps) != 3 {
+		t.Fatalf("%d steps, want one in each of three dialects", len(steps))
+	}
+	for i, step := range steps {
+		if want := "It is What is this?<" + address + ">"; step.Text != want {
+			t.Errorf("step %d: the model saw %q, want %q", i, step.Text, want)
+		}
+	}
+	type seen struct {
+		Prompt struct {
+			ImageURLs []string `json:"image_urls"`
+		}
+	}
+	var python struct{ Triplets []seen }
+	call(t, "reading", map[string]any{"url": s.withToken(), "rollout": at.RolloutID}, &python)
+	ours, err := adapter.TracerTriplets(s.spans(t, at.RolloutID), adapter.TracerOptions{})
+	if err != nil || len(ours) != 3 || len(python.Triplets) != 3 {
+		t.Fatalf("%d triplets of ours (%v) and %d of Python, want 3", len(ours), err, len(python.Triplets))
+	}
+	for i := range ours {
+		var own seen
+		if err := json.Unmarshal(ours[i].Prompt, &own.Prompt); err != nil {
+			t.Fatal(err)
+		}
+		for reader, got := range map[string]seen{"our adapter": own, "the default adapter of Python": python.Triplets[i]} {
+			if diff := cmp.Diff([]string{address}, got.Prompt.ImageURLs); diff != "" {
+				t.Errorf("pictures of call %d as %s reads them (-want +got):\n%s", i, reader, diff)
+			}
+		}
+	}
+}

@@ -186,6 +186,7 @@ type fault struct {
 	replies []reply // one for each try, the last one for all others
 	mode    string
 	retries int // that the client is told to make
+	timeout int // seconds that the client waits, 0 for as long as it does by itself
 
 	errors   []string // names of the error in the clients' languages and dialects, empty when the call goes well in the end
 	status   int      // that the client sees; that of a stream is 200 to some and none to others
@@ -196,6 +197,11 @@ type fault struct {
 }
 
 var errDied = errors.New("the engine died")
+
+func untilGone(ctx context.Context) error {
+	<-ctx.Done()
+	return ctx.Err()
+}
 
 func dying(c conversation) reply {
 	r := accountant(c)
@@ -232,6 +238,10 @@ var faults = []fault{
 		name: "busy", mode: "whole", retries: 1, replies: []reply{failing(429, "slow down", "retry-after-ms", "20")},
 		errors: []string{"RateLimitError"}, status: 429, message: "slow down",
 		problems: []string{semconv.ProblemUpstreamError, semconv.ProblemUpstreamError}, statuses: []int64{429, 429},
+	},
+	{
+		name: "silent, then not", mode: "whole", retries: 1, timeout: 2, replies: []reply{{after: untilGone}, {text: "done"}},
+		atLeast: 2, problems: []string{semconv.ProblemCancelled, ""}, statuses: []int64{0, 200},
 	},
 	{
 		name: "context overflow", mode: "stream", retries: 3, replies: []reply{failing(400, overflow)},
@@ -277,7 +287,7 @@ func suffer(t *testing.T, dialect string, f fault, c client) {
 	at := s.admitted(t)
 	var got outcome
 	c.run(t, "breaking", map[string]any{
-		"url": at.url, "key": at.token, "model": "agent", "dialect": dialect, "mode": f.mode, "way": "fails", "retries": f.retries,
+		"url": at.url, "key": at.token, "model": "agent", "dialect": dialect, "mode": f.mode, "way": "fails", "retries": f.retries, "timeout": f.timeout,
 	}, &got)
 	if f.mode == "stream" && got.Status == http.StatusOK {
 		got.Status = 0
@@ -291,7 +301,11 @@ func suffer(t *testing.T, dialect string, f fault, c client) {
 	if got.Seconds < f.atLeast {
 		t.Errorf("the client took %g s, less than the backend asked for", got.Seconds)
 	}
-	spans := s.spans(t, at.RolloutID)
+	var spans []agl.Span
+	s.until(t, "every try is recorded", func(context.Context) (bool, error) {
+		spans = s.spans(t, at.RolloutID)
+		return len(spans) >= len(f.problems), nil
+	})
 	if len(spans) != len(f.problems) {
 		t.Fatalf("%d spans, want one for each of %d tries", len(spans), len(f.problems))
 	}

@@ -279,6 +279,9 @@ func named(url, agent, way string) (string, map[string]string) {
 	return url + "/agent/" + agent, map[string]string{}
 }
 
+// withToken returns the address as Python's client of the store takes it.
+func (s *server) withToken() string { return strings.Replace(s.url, "://", "://agl:"+secret+"@", 1) }
+
 // admission is an attempt, the base of its address, and its token.
 type admission struct {
 	store.Attempted
@@ -408,7 +411,7 @@ func recorded(t *testing.T, s *server, at admission, said []generation, as recor
 	}
 	compareTriplets(t, "our adapter", triplets, ours)
 	var python struct{ Triplets, Proxied json.RawMessage }
-	call(t, "reading", map[string]any{"url": strings.Replace(s.url, "://", "://agl:"+secret+"@", 1), "rollout": at.RolloutID}, &python)
+	call(t, "reading", map[string]any{"url": s.withToken(), "rollout": at.RolloutID}, &python)
 	compareTriplets(t, "the default adapter of Python", triplets, python.Triplets)
 	if as.companions {
 		ours, err := adapter.ProxyTriplets(spans)

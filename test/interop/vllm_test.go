@@ -70,17 +70,25 @@ type toolCall struct {
 	} `json:"function"`
 }
 
-// text is what a message says, in one piece or in parts.
+// text is what a message says, in one piece or in parts. A picture is its address
+// in angle brackets.
 type text string
 
 func (t *text) UnmarshalJSON(raw []byte) error {
-	var parts []struct{ Type, Text string }
+	var parts []struct {
+		Type, Text string
+		ImageURL   struct{ URL string } `json:"image_url"`
+	}
 	if json.Unmarshal(raw, &parts) == nil {
 		for _, p := range parts {
-			if p.Type != "text" {
+			switch p.Type {
+			case "text":
+				*t += text(p.Text)
+			case "image_url":
+				*t += text("<" + p.ImageURL.URL + ">")
+			default:
 				return fmt.Errorf("a part of type %q is not one that this model reads", p.Type)
 			}
-			*t += text(p.Text)
 		}
 		return nil
 	}

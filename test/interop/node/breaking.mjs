@@ -62,8 +62,9 @@ const ways = {
   },
 };
 
-export async function main({ url, key, model, dialect, mode, way, cue, retries }) {
-  const talk = new dialects[dialect](connect({ url, key, dialect, headers: {}, maxRetries: retries ?? 0 }), model, mode);
+export async function main({ url, key, model, dialect, mode, way, cue, retries, timeout }) {
+  const limit = timeout ? { timeout: timeout * 1000 } : {};
+  const talk = new dialects[dialect](connect({ url, key, dialect, headers: {}, maxRetries: retries ?? 0, ...limit }), model, mode);
   talk.ask("What is (12+30)·(5+6)?");
   return await ways[way](talk, cue);
 }

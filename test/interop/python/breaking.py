@@ -84,9 +84,9 @@ async def fails(talk, _):
     return {"text": step["text"], "seconds": time.time() - began}
 
 
-def main(url, key, model, dialect, mode, awaited, way, cue=None, retries=0):
+def main(url, key, model, dialect, mode, awaited, way, cue=None, retries=0, timeout=0):
     async def run():
-        async with opened(connect(url, key, dialect, awaited, {}, max_retries=retries)) as client:
+        async with opened(connect(url, key, dialect, awaited, {}, max_retries=retries, **({"timeout": timeout} if timeout else {}))) as client:
             talk = DIALECTS[dialect](client, model, mode)
             talk.ask("What is (12+30)·(5+6)?")
             return await globals()[way](talk, cue)

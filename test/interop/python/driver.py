@@ -19,7 +19,7 @@ import socketserver
 import sys
 import traceback
 
-PROGRAMS = ["calls", "running", "training", "exporting", "reading", "proxying", "conversing", "breaking", "asking", "adapting"]
+PROGRAMS = ["calls", "running", "training", "exporting", "reading", "proxying", "conversing", "breaking", "asking", "looking", "adapting"]
 
 
 class Call(socketserver.StreamRequestHandler):
