@@ -122,6 +122,7 @@ func TestNativeDialectPassesThrough(t *testing.T) {
 					"gen_ai.completion.0.finish_reason":          "tool_calls",
 					"gen_ai.usage.input_tokens":                  int64(5),
 					"gen_ai.usage.output_tokens":                 int64(7),
+					"agentlightning.call.dialect":                strings.Split(strings.TrimPrefix(tt.route, "/v1/"), "?")[0],
 				} {
 					got, _ := s.Attributes.Get(key)
 					if diff := cmp.Diff(want, got); diff != "" {

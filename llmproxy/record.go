@@ -2,6 +2,7 @@ package llmproxy
 
 import (
 	"strconv"
+	"strings"
 	"time"
 
 	agl "agentlightning"
@@ -55,6 +56,9 @@ func (c *call) circumstances(a *attributes) {
 	if c.agent != "" {
 		a.add(semconv.GenAIAgentName, c.agent)
 		a.add("agent.name", c.agent) // where readers of older traces look
+	}
+	if c.dialect != chatCompletions {
+		a.add(semconv.CallDialect, strings.TrimPrefix(c.dialect.route, "/"))
 	}
 	if c.backend != nil {
 		a.add(semconv.CallBackend, c.backend.Endpoint)

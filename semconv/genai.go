@@ -30,6 +30,7 @@ const (
 	LogprobsRefusal  = "logprobs.refusal"             // as LogprobsContent, of a refusal
 	CallBackend      = "agentlightning.call.backend"  // base URL of the backend that answered
 	CallVersion      = "agentlightning.call.version"  // weights version that the backend served
+	CallDialect      = "agentlightning.call.dialect"  // API that the caller spoke, the end of its path; absent for chat completions
 	CallStatus       = "agentlightning.call.status"   // HTTP status of the backend's answer
 	CallFailover     = "agentlightning.call.failover" // base URL of a backend that could not be reached before
 	CallRefused      = "agentlightning.call.refused"  // fields that the backend does not accept and was spared

@@ -37,9 +37,7 @@ func ChatRequest(r *openai.Request) (*openai.Request, *openai.Error) {
 	} else if present(stops) {
 		w.Refuse("stop_sequences", "it must be a list of strings")
 	}
-	if r.Stream {
-		w.Key("stream").Word("true")
-	}
+	w.Stream(r)
 	w.tools(r.Raw("tools"))
 	w.toolChoice(r.Raw("tool_choice"))
 	w.output(r)

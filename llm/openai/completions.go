@@ -10,7 +10,7 @@ import (
 // completionsNamed are the members of a completion request that have a meaning
 // here. Others are handed on.
 var completionsNamed = map[string]bool{
-	"model": true, "prompt": true, "suffix": true, "echo": true, "best_of": true, "logprobs": true, "stream_options": true,
+	"model": true, "prompt": true, "suffix": true, "echo": true, "best_of": true, "logprobs": true, "stream": true, "stream_options": true,
 }
 
 // CompletionsChat puts a completion request as a chat completion request: the
@@ -39,6 +39,7 @@ func CompletionsChat(r *Request) (*Request, *Error) {
 			w.Refuse("echo", "this backend speaks chat completions only, which have no log-probabilities of the prompt")
 		}
 	}
+	w.Stream(r)
 	w.Rest(r, completionsNamed)
 	return w.Finish()
 }

@@ -36,6 +36,16 @@ func (d *Draft) Copy(key string, raw []byte) {
 	}
 }
 
+// Stream adds stream where the caller wants one.
+func (d *Draft) Stream(r *Request) {
+	switch raw := r.Raw("stream"); {
+	case r.Stream:
+		d.Key("stream").Word("true")
+	case present(raw) && string(raw) != "false":
+		d.Refuse("stream", "%s must be true or false", clip(raw))
+	}
+}
+
 // Rest adds the members of a request that are not named: backends know more
 // than any list of theirs.
 func (d *Draft) Rest(r *Request, named map[string]bool) {

@@ -26,9 +26,7 @@ func ResponsesChat(r *Request) (*Request, *Error) {
 	w.input(r.Raw("input"))
 	w.Close(']')
 	w.Copy("max_tokens", r.Raw("max_output_tokens"))
-	if r.Stream {
-		w.Key("stream").Word("true")
-	}
+	w.Stream(r)
 	w.tools(r.Raw("tools"))
 	w.toolChoice(r.Raw("tool_choice"))
 	w.format(r.Raw("text"))
