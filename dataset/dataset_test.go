@@ -397,3 +397,27 @@ func TestTasks(t *testing.T) {
 		t.Errorf("ReadCSV = %v, want a LineError of line 2", err)
 	}
 }
+
+// A Parquet file that is broken anywhere is read or refused, never a panic.
+func TestBrokenParquet(t *testing.T) {
+	t.Parallel()
+	var file bytes.Buffer
+	if err := dataset.WriteParquet(&file, rows(t)); err != nil {
+		t.Fatal(err)
+	}
+	whole := file.Bytes()
+	refused := 0
+	for i := 0; i < len(whole); i += 5 {
+		for _, bad := range [][]byte{whole[:i], slices.Concat(whole[:i], []byte{whole[i] ^ 0x81}, whole[i+1:])} {
+			if _, err := dataset.ReadParquet(bytes.NewReader(bad), int64(len(bad)), "x.parquet"); err != nil {
+				refused++
+			}
+			if _, err := dataset.ReadParquetTasks(bytes.NewReader(bad), int64(len(bad)), "x.parquet"); err != nil {
+				refused++
+			}
+		}
+	}
+	if refused < len(whole)/5 {
+		t.Errorf("%d of %d broken files were refused", refused, 4*len(whole)/5)
+	}
+}

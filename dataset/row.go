@@ -1,6 +1,7 @@
 package dataset
 
 import (
+	"encoding/binary"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -123,7 +124,8 @@ func WriteParquet(w io.Writer, rows []Row) error {
 // names; name stands for the file in errors. A row that breaks a rule is named by
 // its number, from 1.
 func ReadParquet(r io.ReaderAt, size int64, name string) (rows []Row, err error) {
-	file, err := parquet.OpenFile(r, size)
+	defer guard(name, &err)
+	file, err := openParquet(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", name, err)
 	}
@@ -134,16 +136,52 @@ func ReadParquet(r io.ReaderAt, size int64, name string) (rows []Row, err error)
 	}
 	in := parquet.NewGenericReader[Row](file)
 	defer func() { err = errors.Join(err, in.Close()) }()
-	rows = make([]Row, in.NumRows())
-	if n, err := in.Read(rows); n < len(rows) {
-		return nil, fmt.Errorf("%s: row %d: %w", name, n+1, err)
-	}
-	for i := range rows {
-		if err := rows[i].Validate(); err != nil {
-			return nil, &algorithm.LineError{File: name, Line: i + 1, Err: err}
+	for {
+		// A page at a time: how many rows a broken file claims to have means nothing.
+		page := make([]Row, 256)
+		n, err := in.Read(page)
+		for i := range page[:n] {
+			if err := page[i].Validate(); err != nil {
+				return nil, &algorithm.LineError{File: name, Line: len(rows) + i + 1, Err: err}
+			}
+		}
+		rows = append(rows, page[:n]...)
+		switch {
+		case errors.Is(err, io.EOF):
+			return rows, nil
+		case err != nil:
+			return nil, &algorithm.LineError{File: name, Line: len(rows) + 1, Err: err}
+		case n == 0:
+			return nil, &algorithm.LineError{File: name, Line: len(rows) + 1, Err: io.ErrNoProgress}
 		}
 	}
-	return rows, nil
+}
+
+// openParquet opens a file whose footer fits into it. The library takes the word
+// of the file for how long its footer is, and sets aside as much memory.
+func openParquet(r io.ReaderAt, size int64) (*parquet.File, error) {
+	var tail [8]byte // length of the footer, magic
+	if size < 12 {
+		return nil, errors.New("the file is too short to be a Parquet file")
+	}
+	if _, err := r.ReadAt(tail[:], size-8); err != nil {
+		return nil, err
+	}
+	if string(tail[4:]) != "PAR1" {
+		return nil, errors.New("the file does not end as a Parquet file does; it may be cut off or encrypted")
+	}
+	if n := int64(binary.LittleEndian.Uint32(tail[:4])); n > size-12 {
+		return nil, fmt.Errorf("the footer is said to have %d bytes, more than the file", n)
+	}
+	return parquet.OpenFile(r, size)
+}
+
+// guard turns a panic over a file that is broken in a way that its library does
+// not expect into an error.
+func guard(name string, err *error) {
+	if p := recover(); p != nil {
+		*err = fmt.Errorf("%s: the Parquet file is broken: %v", name, p)
+	}
 }
 
 // WriteRows writes one row a line as JSON.

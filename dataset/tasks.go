@@ -179,7 +179,8 @@ func objects(header []string, records [][]string) ([]json.RawMessage, error) {
 // ReadParquetTasks is [LoadTasks] for Parquet. Columns become members; numbers
 // that JSON cannot hold are an error that names the row.
 func ReadParquetTasks(r io.ReaderAt, size int64, name string) (tasks []json.RawMessage, err error) {
-	file, err := parquet.OpenFile(r, size)
+	defer guard(name, &err)
+	file, err := openParquet(r, size)
 	if err != nil {
 		return nil, fmt.Errorf("data set %s: %w", name, err)
 	}
@@ -202,11 +203,13 @@ func ReadParquetTasks(r io.ReaderAt, size int64, name string) (tasks []json.RawM
 			}
 			tasks = append(tasks, task)
 		}
-		if errors.Is(err, io.EOF) {
+		switch {
+		case errors.Is(err, io.EOF):
 			return tasks, nil
-		}
-		if err != nil {
+		case err != nil:
 			return nil, &algorithm.LineError{File: name, Line: len(tasks) + 1, Err: err}
+		case n == 0:
+			return nil, &algorithm.LineError{File: name, Line: len(tasks) + 1, Err: io.ErrNoProgress}
 		}
 	}
 }
