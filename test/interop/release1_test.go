@@ -342,7 +342,7 @@ func TestRelease1ControllerStops(t *testing.T) {
 // the controller runs the agents.
 func TestRelease1Trainer(t *testing.T) {
 	t.Parallel()
-	eachRelease1Backend(t, func(t *testing.T, python string, s *server, c *gateway.Client) {
+	eachRelease1Backend(t, func(t *testing.T, python string, s *server, _ *gateway.Client) {
 		model := newVLLM(t, func(conversation) reply { return reply{text: "It is 42"} })
 		control(t, python, s.url)
 		var got struct {
