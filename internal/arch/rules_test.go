@@ -213,6 +213,37 @@ var rules = []rule{
 		"store":          contract,
 	}},
 
+	{"algorithm/internal/journal", "what was paid for in a step, recorded before it is used", reasons{
+		root:        words,
+		"semconv":   names,
+		"algorithm": "records in runs, asks for rollouts",
+		"store":     contract,
+	}},
+	{"algorithm/prompt", "what optimisers of prompts share: templates that stay intact, feedback of spans", reasons{
+		root:      words,
+		"semconv": names,
+	}},
+	{"algorithm/prompt/openai", "better prompts from a server that speaks as OpenAI does", reasons{
+		"algorithm/prompt":               "implements Completer",
+		"github.com/openai/openai-go/v3": "calls, retries and errors of the API",
+	}},
+	{"algorithm/apo", "textual gradients and beam search over one prompt", reasons{
+		root:                         words,
+		"adapter":                    "model calls are shown to the critic",
+		"algorithm":                  "implements the contract",
+		"algorithm/internal/journal": "goes on in the middle of a round",
+		"algorithm/prompt":           "asks for critiques and edits",
+		"store":                      contract,
+	}},
+	{"algorithm/gepa", "reflection and Pareto fronts over several prompts", reasons{
+		root:                         words,
+		"adapter":                    "model calls are shown to the model that reflects",
+		"algorithm":                  "implements the contract",
+		"algorithm/internal/journal": "goes on in the middle of an iteration",
+		"algorithm/prompt":           "asks for rewrites",
+		"semconv":                    names,
+	}},
+
 	// Putting together.
 	{"execution", "where algorithm and runners run: one process, or by role", reasons{
 		"store":             contract,
@@ -303,6 +334,7 @@ var free = []string{"examples/", "test/"}
 var sdk = []string{
 	"", "semconv", "store", "storehttp", "agent", "tracer", "emit", "runner",
 	"adapter", "adapter/credit", "rl", "learner", "learner/native", "algorithm", "algorithm/baseline", "algorithm/sft", "algorithm/pg",
+	"algorithm/prompt", "algorithm/apo", "algorithm/gepa",
 	"execution", "trainer",
 }
 
