@@ -77,8 +77,10 @@ const (
 		start_time, end_time, body) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (rollout, attempt_id, span_id) DO NOTHING`
 
+	// selectSpanBodies asks for the rollout too: the seq of what is deleted is
+	// used again.
 	selectSpanBodies = `SELECT wanted.key, body FROM json_each(?) AS wanted
-		CROSS JOIN spans ON seq = wanted.value`
+		CROSS JOIN spans ON seq = wanted.value WHERE ` + ofRollout
 
 	takeSequence = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
 		ON CONFLICT (rollout_id) DO UPDATE SET last = last + ?2 RETURNING last`

@@ -137,6 +137,83 @@ func TestStreamSkips(t *testing.T) {
 	}
 }
 
+// TestStreamOfReplaced deletes what a stream has not come to yet and puts
+// something else in its place, which SQLite gives the same row numbers.
+func TestStreamOfReplaced(t *testing.T) {
+	t.Parallel()
+	b := openTest(t, Config{})
+	const n = streamRows + 10
+	spans := func(tx engine.Tx, rollout string) error {
+		if err := insert(rollout)(tx); err != nil {
+			return err
+		}
+		for i := range n {
+			span := agl.Span{RolloutID: rollout, AttemptID: "at", SpanID: fmt.Sprint(i), SequenceID: int64(i)}
+			if _, err := tx.InsertSpans(encode(span)); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	ids := func(tx engine.Tx, prefix string) error {
+		for i := range n {
+			if err := insert(fmt.Sprint(prefix, i))(tx); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	names := func(prefix string) (out []string) {
+		for i := range n {
+			out = append(out, fmt.Sprint(prefix, i))
+		}
+		return out
+	}
+	if err := b.Update(t.Context(), func(tx engine.Tx) error { return ids(tx, "old-") }); err != nil {
+		t.Fatal(err)
+	}
+	old, seen := "old-", 0
+	_, err := b.StreamRollouts(t.Context(), store.RolloutQuery{RolloutIDContains: &old}, func(r *agl.AttemptedRollout) error {
+		if !strings.HasPrefix(r.RolloutID, old) {
+			t.Errorf("the stream of old rollouts has %s", r.RolloutID)
+		}
+		if seen++; seen > 1 {
+			return nil
+		}
+		return b.Update(t.Context(), func(tx engine.Tx) error {
+			if err := tx.DeleteRollouts(names("old-")); err != nil {
+				return err
+			}
+			return ids(tx, "new-")
+		})
+	})
+	if err != nil || seen != streamRows {
+		t.Errorf("StreamRollouts() gave %d rollouts, %v, want those of the first part, %d", seen, err, streamRows)
+	}
+
+	if err := b.Update(t.Context(), func(tx engine.Tx) error { return spans(tx, "mine") }); err != nil {
+		t.Fatal(err)
+	}
+	seen = 0
+	_, err = b.StreamSpans(t.Context(), store.SpanQuery{RolloutID: "mine"}, func(j store.SpanJSON) error {
+		if !bytes.Contains(j, []byte(`"mine"`)) {
+			t.Errorf("the stream of one rollout has a span of another: %s", j)
+		}
+		if seen++; seen > 1 {
+			return nil
+		}
+		return b.Update(t.Context(), func(tx engine.Tx) error {
+			if err := tx.DeleteRollouts([]string{"mine"}); err != nil {
+				return err
+			}
+			return spans(tx, "yours")
+		})
+	})
+	if err != nil || seen != streamRows {
+		t.Errorf("StreamSpans() gave %d spans, %v, want those of the first part, %d", seen, err, streamRows)
+	}
+}
+
 func queueLengthOf(t *testing.T, b *Backend) (n int) {
 	t.Helper()
 	err := b.View(t.Context(), func(r engine.Reader) (err error) {
