@@ -56,7 +56,7 @@ func (t *tx) LatestAttempts(rolloutIDs []string) (map[string]agl.Attempt, error)
 			r.setLatest(0, nil) // until one is found
 		}
 	}
-	return out, t.each(rest, selectLatestAttempt, selectLatestAttempts, func(row row) error {
+	err := t.each(rest, selectLatestAttempt, selectLatestAttempts, func(row row) error {
 		a := scanAttempt(row)
 		out[a.RolloutID] = a
 		if r := t.known.get(a.RolloutID); r != nil {
@@ -64,6 +64,10 @@ func (t *tx) LatestAttempts(rolloutIDs []string) (map[string]agl.Attempt, error)
 		}
 		return nil
 	})
+	if err != nil {
+		t.known.forget(rest)
+	}
+	return out, err
 }
 
 func (t *tx) InsertAttempts(attempts []agl.Attempt) error {

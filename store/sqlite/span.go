@@ -49,7 +49,7 @@ func (t *tx) InsertSpans(spans []store.EncodedSpan) ([]bool, error) {
 			return nil, fmt.Errorf("insert span %s: %w", s.SpanID, err)
 		}
 		if stored[i] = n > 0; stored[i] {
-			t.spansChanged(spanChange{rolloutID: s.RolloutID, added: s})
+			t.spansChanged(spanChange{rolloutID: s.RolloutID, added: new(*s)}) // the list is the caller's
 		}
 	}
 	return stored, nil
