@@ -20,8 +20,11 @@
 // [Backend.View] runs on connections of its own, each time in a snapshot that
 // holds everything acknowledged before. Readers do not wait for the writer, nor
 // it for them; with [SyncFull] a reader that saw a group whose fsync is under way
-// waits for that, so that nothing it tells of vanishes. A third kind of connection moves the log into the database beside
-// the writer, so that the log stays short and commits stay quick.
+// waits for that, so that nothing it tells of vanishes. Once an fsync has failed,
+// nothing more is written until the database is opened again; reading goes on, and
+// shows the group whose callers were told that it may be lost. A third kind of
+// connection moves the log into the database beside the writer, so that the log
+// stays short and commits stay quick.
 //
 // The writer remembers the rollouts it dealt with last, so that most of what the
 // rules look at before they write needs no query. What a group changed is kept at

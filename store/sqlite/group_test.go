@@ -175,6 +175,12 @@ func TestGroupIsolation(t *testing.T) {
 			[]string{"a", "c"},
 			[]string{"", "lost", ""},
 		},
+		{
+			"the transaction is lost by a read",
+			[]func(engine.Tx) error{insert("a"), loseReading, insert("b")},
+			[]string{"a", "b"},
+			[]string{"", "syntax", ""},
+		},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
@@ -238,6 +244,16 @@ func lose(f func(engine.Tx) error) func(engine.Tx) error {
 		_, err := inner.(*tx).c.exec(rollback)
 		return errors.Join(errors.New("lost"), err)
 	}
+}
+
+// loseReading has a statement that only reads fail, and the transaction with it,
+// as SQLite does when the disk cannot be read.
+func loseReading(inner engine.Tx) error {
+	c := inner.(*tx).c
+	if _, err := c.exec(rollback); err != nil {
+		return err
+	}
+	return c.run("no statement")
 }
 
 // TestCommittedIsNil cancels a context while the function runs: the commit counts.

@@ -15,8 +15,9 @@ const (
 	maxRecentAttempt = 1 << 20
 )
 
-// recent holds what was written last, as of the last durable group: rollouts with
-// their latest attempts, and all spans of attempts that began a short while ago.
+// recent holds what was written last, as of the last group that readers may tell
+// of: rollouts with their latest attempts, and all spans of attempts that began a
+// short while ago.
 // That is what people ask for most, and it spares them a look into the database,
 // whose pages a reader has to fetch again after every commit.
 //
@@ -61,10 +62,14 @@ func newRecent() *recent {
 	}
 }
 
-// put takes what a durable group changed.
+// put takes what a group changed.
 func (r *recent) put(changed []recentRollout, spans []spanChange) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.putLocked(changed, spans)
+}
+
+func (r *recent) putLocked(changed []recentRollout, spans []spanChange) {
 	for i := range changed {
 		id := changed[i].id
 		delete(r.old, id)

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -82,14 +84,24 @@ func TestDurableFirst(t *testing.T) {
 	b.writer.sync.flush = func() error { return nil } // for Close
 }
 
-// TestFlushFails has the disk fail: whoever waits is told, and nobody is let on
-// to what may be lost.
+// TestFlushFails has the disk fail: whoever waits is told, nothing more is
+// written, and readers see one state wherever they look.
 func TestFlushFails(t *testing.T) {
 	t.Parallel()
 	b := openTest(t, Config{})
+	if err := b.Update(t.Context(), insert("before")); err != nil {
+		t.Fatal(err)
+	}
 	called, outcome := held(b)
 	answers := make(chan error, 2)
-	go func() { answers <- b.Update(t.Context(), insert("a")) }()
+	go func() {
+		answers <- b.Update(t.Context(), func(tx engine.Tx) error {
+			if err := tx.UpdateRollouts([]agl.Rollout{{RolloutID: "before", Status: agl.RolloutFailed}}); err != nil {
+				return err
+			}
+			return insert("a")(tx)
+		})
+	}()
 	<-called
 	go func() { answers <- b.Update(t.Context(), insert("b")) }()
 	outcome <- errors.New("broken disk")
@@ -101,8 +113,13 @@ func TestFlushFails(t *testing.T) {
 	if err := b.Update(t.Context(), insert("c")); err == nil || !strings.Contains(err.Error(), "start the server again") {
 		t.Errorf("Update() later = %v, want what to do", err)
 	}
-	if err := b.View(t.Context(), func(r engine.Reader) error { _, err := r.QueueLength(); return err }); err != nil {
+	var read agl.AttemptedRollout
+	err := b.View(t.Context(), func(r engine.Reader) (err error) { read, _, err = r.Rollout("before"); return err })
+	if err != nil {
 		t.Errorf("View() = %v, want reading to go on", err)
+	}
+	if at, ok := b.RecentRollout("before"); ok && at.Status != read.Status {
+		t.Errorf("at hand the rollout is %s, in the database %s", at.Status, read.Status)
 	}
 }
 
@@ -166,6 +183,120 @@ func TestRecentIsBounded(t *testing.T) {
 	}
 	if page, ok := b.RecentSpans(q); ok {
 		t.Errorf("%d spans are held of an attempt that is gone", page.Total)
+	}
+}
+
+// TestHandedInIsNotKept changes the spans that were handed in: what is at hand
+// stays as it was stored.
+func TestHandedInIsNotKept(t *testing.T) {
+	t.Parallel()
+	b := openTest(t, Config{})
+	spans := encode(agl.Span{RolloutID: "ro", AttemptID: "at", SpanID: "one", Name: "as stored"})
+	err := b.Update(t.Context(), func(tx engine.Tx) error {
+		if err := insert("ro")(tx); err != nil {
+			return err
+		}
+		if err := tx.InsertAttempts([]agl.Attempt{{RolloutID: "ro", AttemptID: "at", SequenceID: 1}}); err != nil {
+			return err
+		}
+		_, err := tx.InsertSpans(spans)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	spans[0] = encode(agl.Span{RolloutID: "ro", AttemptID: "at", SpanID: "two", Name: "another"})[0]
+	attempt, name := "at", "as stored"
+	page, ok := b.RecentSpans(store.SpanQuery{RolloutID: "ro", AttemptID: &attempt, Name: &name})
+	if !ok || page.Total != 1 || !strings.Contains(string(page.Items[0]), name) {
+		t.Errorf("at hand are %q, %t, want the span as it was stored", page.Items, ok)
+	}
+}
+
+// TestReadsAreMonotonic reads a rollout in transactions and at hand in turn
+// while it changes: nobody sees an older state after a newer one.
+func TestReadsAreMonotonic(t *testing.T) {
+	t.Parallel()
+	for _, level := range []Sync{SyncFull, SyncNormal} {
+		t.Run(string(level), func(t *testing.T) {
+			t.Parallel()
+			b := openTest(t, Config{Sync: level})
+			if err := b.Update(t.Context(), insert("a")); err != nil {
+				t.Fatal(err)
+			}
+			const changes = 1000
+			var done atomic.Bool
+			var readers sync.WaitGroup
+			for range 2 {
+				readers.Go(func() {
+					for !done.Load() {
+						var seen float64
+						err := b.View(t.Context(), func(r engine.Reader) error {
+							ro, _, err := r.Rollout("a")
+							seen = ro.StartTime
+							return err
+						})
+						at, ok := b.RecentRollout("a")
+						if err != nil || !ok || at.StartTime < seen {
+							t.Errorf("at hand is state %v, %t after state %v was read, %v", at.StartTime, ok, seen, err)
+							return
+						}
+					}
+				})
+			}
+			for i := range changes {
+				ro := agl.Rollout{RolloutID: "a", Status: agl.RolloutQueuing, StartTime: float64(i + 1)}
+				if err := b.Update(t.Context(), func(tx engine.Tx) error { return tx.UpdateRollouts([]agl.Rollout{ro}) }); err != nil {
+					t.Fatal(err)
+				}
+			}
+			done.Store(true)
+			readers.Wait()
+		})
+	}
+}
+
+// TestKnownAfterFailedRead has a lookup of attempts fail: the writer does not
+// take that for an answer.
+func TestKnownAfterFailedRead(t *testing.T) {
+	t.Parallel()
+	b := openTest(t, Config{})
+	err := b.Update(t.Context(), func(tx engine.Tx) error {
+		if err := insert("ro")(tx); err != nil {
+			return err
+		}
+		return tx.InsertAttempts([]agl.Attempt{{RolloutID: "ro", AttemptID: "at", SequenceID: 1}})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	latest := func(tx engine.Tx) (agl.Attempt, error) {
+		found, err := tx.LatestAttempts([]string{"ro"})
+		return found["ro"], err
+	}
+	err = b.Update(t.Context(), func(inner engine.Tx) error {
+		x := inner.(*tx)
+		x.known.forgetLatest("ro")
+		if err := x.c.run("ALTER TABLE attempts RENAME TO elsewhere"); err != nil {
+			return err
+		}
+		if _, err := latest(inner); err == nil {
+			t.Error("LatestAttempts() without a table = nil")
+		}
+		return x.c.run("ALTER TABLE elsewhere RENAME TO attempts")
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = b.Update(t.Context(), func(tx engine.Tx) error {
+		a, err := latest(tx)
+		if a.AttemptID != "at" {
+			t.Errorf("the latest attempt is %q after a failed read, want at", a.AttemptID)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -76,7 +76,10 @@ func newWriter(c *conn, flush func() error, tidy func(c *conn, idle bool)) *writ
 		wake: make(chan struct{}, 1), done: make(chan struct{}),
 	}
 	if flush != nil {
-		w.sync = newSyncer(flush, w.answer)
+		w.sync = newSyncer(flush, func(g *group, err error) {
+			w.recent.put(g.changed, g.spans) // failed or not: the log has it, and so have readers
+			w.answer(g, err)
+		})
 	}
 	return w
 }
@@ -300,13 +303,12 @@ func (w *writer) commit(g *group) error {
 		}
 	}
 	g.committed = time.Now()
-	if _, err := w.c.exec(commit); err != nil {
+	if err := w.end(g); err != nil {
 		if !durable {
 			w.sync.reach(g.number)
 		}
 		return err
 	}
-	g.changed, g.spans = w.t.changed(), w.t.spans
 	if w.c.queued != nil {
 		w.c.queued.Add(int64(w.t.queued))
 	}
@@ -316,18 +318,33 @@ func (w *writer) commit(g *group) error {
 	}
 	if w.sync != nil {
 		w.sync.free <- struct{}{}
+		w.sync.await() // its calls may have read what is not at hand yet
 	}
 	w.answer(g, nil)
 	return nil
 }
 
+// end commits the transaction of a group.
+func (w *writer) end(g *group) error {
+	if w.sync == nil {
+		// Readers see the group at once, and are not to find less at hand.
+		w.recent.mu.Lock()
+		defer w.recent.mu.Unlock()
+	}
+	if _, err := w.c.exec(commit); err != nil {
+		return err
+	}
+	g.changed, g.spans = w.t.changed(), w.t.spans
+	if w.sync == nil {
+		w.recent.putLocked(g.changed, g.spans)
+	}
+	return nil
+}
+
 // answer tells the owners of a group's calls what became of it.
 func (w *writer) answer(g *group, err error) {
-	if err == nil {
-		w.recent.put(g.changed, g.spans)
-		if w.onCommit != nil {
-			w.onCommit(len(g.calls), time.Since(g.committed))
-		}
+	if err == nil && w.onCommit != nil {
+		w.onCommit(len(g.calls), time.Since(g.committed))
 	}
 	for _, c := range g.calls {
 		if err != nil {
@@ -345,21 +362,24 @@ func (w *writer) rollback() { _, _ = w.c.exec(rollback) }
 // the transaction; an error of call means that the transaction is lost.
 func (w *writer) call(g *group, c *call) error {
 	w.t.dirty = false
-	c.err = classify(protect(w.t, c.f))
-	if c.err == nil {
+	err := protect(w.t, c.f)
+	c.err = classify(err)
+	if err == nil {
 		g.inside = append(g.inside, c)
 		g.dirty = g.dirty || w.t.dirty
 		return nil
 	}
-	if !w.t.dirty {
+	// After an error of its own, such as one of the disk at a mere read, SQLite
+	// may have undone the transaction.
+	if !w.t.dirty && code(err) == 0 {
 		return nil
 	}
 	return w.again(g)
 }
 
 // again runs the calls of a transaction once more, without the one that failed
-// after it had written. That is rare; a savepoint for each call, which would
-// spare it, took a sixth of the writer's time.
+// after it had written, or took the transaction with it. That is rare; a savepoint
+// for each call, which would spare it, took a sixth of the writer's time.
 func (w *writer) again(g *group) error {
 	w.rollback()
 	w.t.forget()
