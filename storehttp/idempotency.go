@@ -16,6 +16,8 @@ const (
 	maxKey = 256
 	// maxKept bounds the memory of remembered answers; the oldest go first.
 	maxKept = 64 << 20
+	// keptOverhead is about what an answer takes beside its key and its body.
+	keptOverhead = 512
 )
 
 // keyring remembers the answers of requests that carry a key, so that a
@@ -42,6 +44,9 @@ type keyed struct {
 	answer  answer
 	expires time.Time
 }
+
+// size is about how much memory a settled entry takes.
+func (e *keyed) size() int { return keptOverhead + len(e.key) + len(e.answer.body) }
 
 func newKeyring(lifetime time.Duration) *keyring {
 	return &keyring{lifetime: lifetime, seed: maphash.MakeSeed(), answers: map[string]*keyed{}}
@@ -91,8 +96,9 @@ func (k *keyring) claim(key string, request uint64) (entry *keyed, first bool) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for len(k.order) > 0 && (now.After(k.order[0].expires) || k.bytes > maxKept) {
-		k.bytes -= len(k.order[0].answer.body)
+		k.bytes -= k.order[0].size()
 		delete(k.answers, k.order[0].key)
+		k.order[0] = nil
 		k.order = k.order[1:]
 	}
 	if entry = k.answers[key]; entry != nil {
@@ -110,7 +116,7 @@ func (k *keyring) settle(entry *keyed, a answer) {
 	if entry.ok {
 		entry.answer, entry.expires = a, time.Now().Add(k.lifetime)
 		k.order = append(k.order, entry)
-		k.bytes += len(a.body)
+		k.bytes += entry.size()
 	} else {
 		delete(k.answers, entry.key)
 	}
