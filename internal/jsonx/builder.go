@@ -1,6 +1,9 @@
 package jsonx
 
-import "strconv"
+import (
+	"bytes"
+	"strconv"
+)
 
 // Builder writes JSON by appending to Bytes and puts the commas. It does not
 // check that what is opened is closed. The zero value is ready for use.
@@ -49,7 +52,7 @@ func (b *Builder) Text(s string) *Builder {
 // Raw adds a value that is JSON already, null when it is nil.
 func (b *Builder) Raw(value []byte) *Builder {
 	b.next()
-	b.Bytes = AppendRaw(b.Bytes, value)
+	b.Bytes = AppendRaw(b.Bytes, bytes.TrimSpace(value)) // next reads the last byte
 	return b
 }
 

@@ -331,7 +331,7 @@ func TestBuilder(t *testing.T) {
 	t.Parallel()
 	b := jsonx.Builder{Bytes: []byte("data: ")}
 	b.Open('{').Key("a\"").Text("[").Key("b").Open('[').Int(-1).Word("true").Raw(nil).Open('{').Close('}').Text("").Close(']')
-	b.Key("c").Raw([]byte(`{"x": 1}`)).Key("d").Open('[').Close(']').Close('}')
+	b.Key("c").Raw([]byte(" {\"x\": 1}\n")).Key("d").Open('[').Close(']').Close('}')
 	const want = `data: {"a\"":"[","b":[-1,true,null,{},""],"c":{"x": 1},"d":[]}`
 	if string(b.Bytes) != want {
 		t.Errorf("built %s, want %s", b.Bytes, want)
