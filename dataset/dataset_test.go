@@ -51,6 +51,9 @@ func TestSelection(t *testing.T) {
 			t.Errorf("%s: %v, %v, want %v", tt.name, got, err, tt.want)
 		}
 	}
+	if got, err := (dataset.Selection{Top: .29}).Select(scored("a", make([]float64, 100)...)); err != nil || len(got) != 29 {
+		t.Errorf("0.29 of 100: %d, %v, want 29", len(got), err)
+	}
 	for want, s := range map[string]dataset.Selection{"top 2": {Top: 2}, "NaN": {Min: new(math.NaN())}, "per group": {PerGroup: true}} {
 		if _, err := s.Select(rollouts); !errors.Is(err, dataset.ErrInvalid) || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want ErrInvalid that says %q", s, err, want)

@@ -75,13 +75,17 @@ func (s Selection) Select(rollouts []Scored) ([]int, error) {
 		members := groups[g]
 		if s.Top > 0 {
 			slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(*rollouts[b].Reward, *rollouts[a].Reward) })
-			members = members[:max(1, int(s.Top*float64(len(members))))]
+			members = members[:max(1, share(s.Top, len(members)))]
 		}
 		out = append(out, members...)
 	}
 	slices.Sort(out)
 	return out, nil
 }
+
+// share is a part of n, rounded down. 0.29 of a hundred are 29, although the
+// product of the doubles is less.
+func share(part float64, n int) int { return int(part*float64(n) + 1e-9) }
 
 // Preferences chooses pairs of rollouts of the same group.
 type Preferences struct {

@@ -28,7 +28,7 @@ import (
 // cell that is not empty is a number becomes numbers, one of true and false
 // booleans, any other texts; empty cells are null in the first two and "" in
 // texts. Numbers are what JSON calls one: 007 and 1e are texts.
-func LoadTasks(path string) (tasks []json.RawMessage, err error) {
+func LoadTasks(path string) ([]json.RawMessage, error) {
 	switch ext := strings.ToLower(filepath.Ext(path)); ext {
 	case ".jsonl", ".ndjson":
 		return algorithm.LoadJSONL(path)
@@ -37,7 +37,7 @@ func LoadTasks(path string) (tasks []json.RawMessage, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("data set: %w", err)
 		}
-		defer func() { err = errors.Join(err, f.Close()) }()
+		defer func() { _ = f.Close() }() // only read
 		if ext == ".csv" {
 			return ReadCSV(f, path)
 		}
