@@ -1,6 +1,21 @@
 package daemon
 
-import "time"
+import (
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// Observe counts the requests of a handler.
+func Observe(next http.Handler, m *Metrics) http.Handler {
+	name := func(*http.Request) string { return "/x" }
+	return observe(next, m, name, pace{}.withDefaults(), slog.New(slog.DiscardHandler))
+}
+
+// Registry is where metrics are gathered.
+func Registry(m *Metrics) *prometheus.Registry { return m.registry }
 
 // Hurry makes the server expect quick clients.
 func Hurry(c Config, body, write time.Duration) Config {

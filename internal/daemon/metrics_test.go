@@ -2,13 +2,18 @@ package daemon_test
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
+	"net/http"
+	"net/http/httptest"
 	"path/filepath"
 	"regexp"
 	"strconv"
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	agl "agentlightning"
 	"agentlightning/internal/daemon"
@@ -100,6 +105,36 @@ func TestMetrics(t *testing.T) {
 }
 
 // TestLinesCarryTheIDOfTheAnswer finds the id that an answer has in the log.
+// TestAnswersThatBreakOff has handlers give up in the middle of an answer: that
+// is the caller's doing when it is gone, and a fault otherwise.
+func TestAnswersThatBreakOff(t *testing.T) {
+	t.Parallel()
+	for want, gone := range map[string]bool{"499": true, "520": false} {
+		m, err := daemon.NewMetrics()
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		h := daemon.Observe(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusOK)
+			if gone {
+				cancel()
+			}
+			panic(http.ErrAbortHandler)
+		}), m)
+		func() {
+			defer func() { _ = recover() }()
+			h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequestWithContext(ctx, http.MethodGet, "/x", nil))
+		}()
+		cancel()
+		out := httptest.NewRecorder()
+		promhttp.HandlerFor(daemon.Registry(m), promhttp.HandlerOpts{}).ServeHTTP(out, httptest.NewRequest(http.MethodGet, "/", nil))
+		if got := metric(t, out.Body.String(), `agl_http_total{method="GET",path="/x",status="`+want+`"}`); got != 1 {
+			t.Errorf("the caller is gone: %t; %v requests count as %s, want 1", gone, got, want)
+		}
+	}
+}
+
 func TestLinesCarryTheIDOfTheAnswer(t *testing.T) {
 	t.Parallel()
 	var out lockedBuffer

@@ -11,7 +11,7 @@ import (
 
 // What a request counts as that has no status of its own.
 const (
-	statusClientClosed = 499 // the caller went away before there was an answer
+	statusClientClosed = 499 // the caller went away before there was an answer, or before its end
 	statusCrashed      = 520 // the handler gave up
 )
 
@@ -33,6 +33,8 @@ func observe(next http.Handler, m *Metrics, name func(*http.Request) string, p p
 			took := time.Since(began)
 			status := out.status
 			switch {
+			case !finished && status != 0 && r.Context().Err() != nil: // so the handler gave up
+				status = statusClientClosed
 			case !finished: // a panic is on its way through here
 				status = statusCrashed
 			case status == 0 && r.Context().Err() != nil:
