@@ -52,6 +52,7 @@ func TestExplain(t *testing.T) {
 		{"no token ids", []agl.Span{call(1, semconv.CallBackend, "b", semconv.CallProblem, "token_ids_missing"), reward(2, 1)}, good, adapter.ExplainConfig{}, []string{"token_ids_missing"}, "", 0},
 		{"ids incomplete", []agl.Span{proxied(1, a, nil), reward(2, 1)}, good, adapter.ExplainConfig{}, []string{"token_ids_incomplete"}, "", 0},
 		{"a failed call beside a good one", []agl.Span{proxied(1, a, b), proxied(2, a, b, semconv.CallProblem, "cancelled"), reward(3, 1)}, good, adapter.ExplainConfig{}, []string{"", "cancelled"}, "", 1},
+		{"a call for which there was no backend", []agl.Span{proxied(1, a, b), call(2, semconv.CallProblem, "upstream_error"), reward(3, 1)}, good, adapter.ExplainConfig{}, []string{"", "upstream_error"}, "", 1},
 		{"no reward", one[:1], good, adapter.ExplainConfig{}, []string{"no_reward"}, "no_reward", 0},
 		{"reward is no number", []agl.Span{one[0], reward(2, math.NaN())}, good, adapter.ExplainConfig{}, []string{"reward_not_finite"}, "reward_not_finite", 0},
 		{"reward is infinite", []agl.Span{one[0], reward(2, math.Inf(-1))}, good, adapter.ExplainConfig{}, []string{"reward_not_finite"}, "reward_not_finite", 0},

@@ -32,8 +32,8 @@ func sourceOf(s *agl.Span) string {
 		return ok
 	}
 	switch {
-	case s.Name == semconv.SpanModelCall && has(semconv.CallBackend):
-		return sourceProxy
+	case s.Name == semconv.SpanModelCall && (has(semconv.CallBackend) || has(semconv.CallProblem)):
+		return sourceProxy // a call that failed early had no backend yet
 	case s.Name == semconv.SpanModelCall:
 		return sourceTracer
 	case s.Name == spanRawRequest || s.Name == spanRequest:
