@@ -12,10 +12,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentlightning/store/engine"
 )
 
 // writeOneByOne says after each write how long the log is by then.
 func writeOneByOne(ctx context.Context, b *Backend, path string) error {
+	err := b.Update(ctx, func(engine.Tx) error {
+		b.writer.tidy = func(*conn, bool) {} // on a slow machine the log would begin anew in between
+		return nil
+	})
+	if err != nil {
+		return err
+	}
 	for i := 0; ; i++ {
 		id := fmt.Sprintf("ro-%05d", i)
 		if err := b.Update(ctx, insert(id)); err != nil {
