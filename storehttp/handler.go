@@ -90,7 +90,7 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a := h.answer(r.Context(), route, c, requestID)
 	if a.list != nil {
 		var sent bool
-		if a, sent = a.list.serve(w); sent {
+		if a, sent = h.sendList(r.Context(), w, a.list, requestID); sent {
 			if a.err != nil {
 				h.config.Logger.WarnContext(r.Context(), "a list broke off", "request_id", requestID, "err", a.err)
 				panic(http.ErrAbortHandler) //nolint:forbidigo // net/http then cuts the answer off, so that the client sees that the rest is missing
@@ -116,14 +116,17 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // answer runs the route; a panic in it is a fault like any other.
 func (h *handler) answer(ctx context.Context, route *route, c *call, requestID string) (a answer) {
-	defer func() {
-		if p := recover(); p != nil {
-			h.config.Logger.ErrorContext(ctx, "panic in a request", "request_id", requestID,
-				"panic", p, "stack", string(debug.Stack()))
-			a = failed(errors.New("panic"))
-		}
-	}()
+	defer h.rescue(ctx, requestID, &a)
 	return route.serve(h, c)
+}
+
+// rescue, when deferred, makes a failed answer of a panic.
+func (h *handler) rescue(ctx context.Context, requestID string, a *answer) {
+	if p := recover(); p != nil {
+		h.config.Logger.ErrorContext(ctx, "panic in a request", "request_id", requestID,
+			"panic", p, "stack", string(debug.Stack()))
+		*a = failed(errors.New("panic"))
+	}
 }
 
 // deliver writes the answer. When it cannot be read by anybody, what the

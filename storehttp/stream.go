@@ -1,6 +1,7 @@
 package storehttp
 
 import (
+	"context"
 	"net/http"
 	"strconv"
 )
@@ -59,10 +60,12 @@ func (l *listWriter) send() error {
 	return err
 }
 
-// serve reads the list. What is short, and what failed before anything was sent,
+// sendList reads a list. What is short, and what failed before anything was sent,
 // it returns as an answer; otherwise sent is true.
-func (l *list) serve(w http.ResponseWriter) (a answer, sent bool) {
+func (h *handler) sendList(ctx context.Context, w http.ResponseWriter, l *list, requestID string) (a answer, sent bool) {
 	out := &listWriter{w: w, buffer: append(make([]byte, 0, 4096), `{"items":[`...)}
+	defer func() { sent = out.sent }()
+	defer h.rescue(ctx, requestID, &a)
 	total, err := l.read(out)
 	if err != nil {
 		return failed(err), out.sent

@@ -36,6 +36,9 @@ func (e endless) StreamSpans(_ context.Context, _ store.SpanQuery, f func(store.
 }
 
 func (e endless) StreamRollouts(context.Context, store.RolloutQuery, func(*agl.AttemptedRollout) error) (int, error) {
+	if e.n < 0 {
+		panic("burst")
+	}
 	return 0, e.err
 }
 
@@ -105,6 +108,9 @@ func TestListBreaksOff(t *testing.T) {
 		if err != nil || status != http.StatusInternalServerError || !strings.Contains(string(body), "internal error") {
 			t.Errorf("%s: status %d, %v, %s, want 500", path, status, err, body)
 		}
+	}
+	if status, _, body, err := listed(t, endless{inMemory, -1, nil}, "/v1/agl/rollouts?limit=-1"); err != nil || status != http.StatusInternalServerError {
+		t.Errorf("a panic: status %d, %v, %s, want 500", status, err, body)
 	}
 	closed := engine.New(memory.New(), engine.Config{})
 	_ = closed.Close()
