@@ -227,7 +227,7 @@ func TestCallsAreLeftOutByName(t *testing.T) {
 	b := setup(t)
 	b.work.beside = []agl.SpanCore{
 		{Name: semconv.SpanModelCall, Attributes: agl.Attributes{{Key: semconv.CallProblem, Value: semconv.ProblemTruncated}}},
-		{Name: semconv.SpanModelCall},
+		{Name: semconv.SpanModelCall, Attributes: agl.Attributes{{Key: semconv.CallBackend, Value: "http://b"}}},
 		{Name: semconv.SpanAnnotation, Attributes: agl.Attributes{{Key: semconv.RewardName(0), Value: "half"}}},
 	}
 	b.work.start(t)
