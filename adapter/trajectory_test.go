@@ -323,14 +323,15 @@ func interleave(k, n, total int) []adapter.Call {
 	return calls
 }
 
-// TestTrajectoriesAreFast allows ten times what the work takes on a laptop, so
-// that it fails for what is not linear and not for a busy machine.
+// TestTrajectoriesAreFast allows some twenty times what the work takes on a
+// laptop, so that it fails for what is not linear, which takes longer still, and
+// neither for a busy machine nor under the race detector.
 func TestTrajectoriesAreFast(t *testing.T) {
 	t.Parallel()
 	for name, calls := range map[string][]adapter.Call{"one agent": long(128, 70_000), "eight agents": interleave(8, 128, 70_000)} {
 		limit := 50 * time.Millisecond
 		if name == "eight agents" {
-			limit *= 8
+			limit = time.Second
 		}
 		best := time.Hour
 		for range 5 {
