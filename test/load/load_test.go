@@ -203,7 +203,7 @@ func TestOpenCalls(t *testing.T) {
 	slices.Sort(firsts)
 	t.Logf("%d streams at once: first text after %v in the middle, %v at the latest; resident %d MiB before, %d MiB while all are open (%d KiB each), %d MiB after",
 		n, firsts[n/2].Round(time.Millisecond), firsts[n-1].Round(time.Millisecond), before>>20, open>>20, (open-before)>>10/int64(n), s.resident(t)>>20)
-	if perCall := (open - before) / int64(n); perCall > 256<<10 {
+	if perCall := (open - before) / int64(n); perCall > 256<<10 && !raceEnabled {
 		t.Errorf("an open call takes %d KiB, want at most 256", perCall>>10)
 	}
 }
@@ -246,7 +246,7 @@ func TestManyCalls(t *testing.T) {
 	s.recorded(t, *manyCalls/4*4)
 	t.Logf("%d calls, %.0f/s: resident %v MiB after each quarter", *manyCalls/4*4, float64(*manyCalls/4*4)/time.Since(began).Seconds(), quarters)
 	// Two collections may differ by what lies between them.
-	if quarters[3] > quarters[0]+32 && quarters[3] > quarters[1]+32 {
+	if quarters[3] > quarters[0]+32 && quarters[3] > quarters[1]+32 && !raceEnabled {
 		t.Errorf("resident memory grows with the calls: %v MiB after each quarter", quarters)
 	}
 }
