@@ -129,6 +129,11 @@ func (a *assigner) compare() (Assignment, error) {
 		}
 	}
 	c := a.config
+	if c.OnFailure == rl.ZeroFailed && c.Estimator != rl.GDPO {
+		// What failed has earned 0 by now. What the rule gave nothing is no failure,
+		// and what sampled nothing has no weight among tokens.
+		c.OnFailure = rl.KeepFailed
+	}
 	if bonus { // a group of equal rewards may still teach by its states
 		c.KeepConstant = true
 	}
@@ -198,7 +203,7 @@ func (a *assigner) member(r *Rollout, earned []Earned, role string) rl.Member {
 	case !a.takesPart(r):
 		m.Reward = r.Final // counted as what it is: failed, unrewarded or not finite
 	case len(r.usable()) == 0 && !a.config.Estimator.CountsTokens():
-		m.Reward = r.Final // nothing to train on, but a result to compare with
+		m.Reward = a.effective(r).Final // nothing to train on, but a result to compare with
 	}
 	for _, w := range r.Rewards {
 		if !finite(w.Value) {

@@ -447,3 +447,82 @@ func TestUnusableCallsEarnNothing(t *testing.T) {
 		}
 	}
 }
+
+// A failure is a reward of 0 when that is asked for, also for estimators that
+// count tokens when it sampled none; a rollout that the rule leaves out is none.
+func TestZeroFailedTakesFailuresOnly(t *testing.T) {
+	var good, bad, early, aside trace
+	good.call("a", "s")
+	good.reward(1)
+	bad.call("a", "s")
+	bad.reward(.5)
+	aside.call("b", "s")
+	aside.reward(1)
+	rollouts := []credit.Rollout{read(t, "good", "g", good), read(t, "bad", "g", bad), read(t, "early", "g", early), read(t, "aside", "g", aside)}
+	rollouts[1].Failed, rollouts[2].Failed = true, true
+	rule, err := credit.Parse("role:^a$")
+	if err != nil {
+		t.Fatal(err)
+	}
+	// For rloo what failed without a call stands by itself, in no role.
+	for estimator, usable := range map[rl.Estimator]int{rl.RLOO: 3, rl.ReinforcePP: 2, rl.ReinforcePPBaseline: 2, rl.OPO: 2} {
+		got, err := credit.Assign(rollouts, rule, rl.AdvantageConfig{Estimator: estimator, OnFailure: rl.ZeroFailed})
+		if err != nil {
+			t.Errorf("%s: %v", estimator, err)
+			continue
+		}
+		if want := 1 / float64(usable); got.Stats.Usable != usable || math.Abs(got.Stats.RewardMean-want) > 1e-12 {
+			t.Errorf("%s: %d usable with mean reward %v, want %d with %v: one rewarded, the others failed", estimator, got.Stats.Usable, got.Stats.RewardMean, usable, want)
+		}
+		if used := got.Calls[1][0]; !used.Used || used.Advantage >= 0 {
+			t.Errorf("%s: the failed call is %+v, want it below the other", estimator, used)
+		}
+	}
+	// Without a rule, what failed before its first call is compared with as 0.
+	got, err := credit.Assign([]credit.Rollout{rollouts[0], rollouts[2]}, nil, rl.AdvantageConfig{WithoutStd: true, OnFailure: rl.ZeroFailed})
+	if err != nil || got.Calls[0][0].Advantage != .5 {
+		t.Errorf("Assign = %+v, %v, want an advantage of 0.5 over a failure without calls", got.Calls, err)
+	}
+	got, err = credit.Assign([]credit.Rollout{rollouts[0], rollouts[2]}, nil, rl.AdvantageConfig{Estimator: rl.ReinforcePP, OnFailure: rl.ZeroFailed})
+	if err != nil || got.Stats.Usable != 1 {
+		t.Errorf("Assign = %+v, %v, want reinforce++ to leave out a failure that sampled nothing", got.Stats, err)
+	}
+}
+
+// A role with a dimension credits every reward by it, not the final one alone.
+func TestRoleByDimensionOfSteps(t *testing.T) {
+	both := func(primary, plan float64) []agl.Attribute {
+		return []agl.Attribute{
+			{Key: semconv.RewardName(0), Value: semconv.PrimaryReward},
+			{Key: semconv.RewardValue(0), Value: primary},
+			{Key: semconv.RewardName(1), Value: "plan"},
+			{Key: semconv.RewardValue(1), Value: plan},
+		}
+	}
+	var spans trace
+	spans.call("planner", "s")
+	spans.add(semconv.SpanAnnotation, both(100, 1)...)
+	spans.call("planner", "s")
+	spans.reward(7)
+	spans.call("planner", "s")
+	spans.add(semconv.SpanAnnotation, both(10, 2)...)
+	rule, err := credit.Parse("role:planner@plan=step-rewards")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var without trace
+	without.call("planner", "s")
+	without.reward(1)
+	earned, err := rule.Credit([]credit.Rollout{read(t, "r", "g", spans), read(t, "q", "g", without)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for j, want := range []float64{3, 2, 2} {
+		if got := earned[0][j].Reward; got == nil || *got != want {
+			t.Errorf("call %d: earned %+v, want %v of plan", j, earned[0][j], want)
+		}
+	}
+	if earned[1][0].Reward != nil {
+		t.Errorf("a rollout without plan earned %v, want nothing", *earned[1][0].Reward)
+	}
+}

@@ -223,14 +223,14 @@ func (r *Rollout) SetFinal(value float64) {
 	}
 }
 
-// dimension returns a part of the final reward.
-func (r *Rollout) dimension(name string) *float64 {
+// dimension returns a part of a reward; without a name the primary one.
+func dimension(primary *float64, parts []agl.RewardDimension, name string) *float64 {
 	if name == "" {
-		return r.Final
+		return primary
 	}
-	for i := range r.Dimensions {
-		if r.Dimensions[i].Name == name {
-			return &r.Dimensions[i].Value
+	for i := range parts {
+		if parts[i].Name == name {
+			return &parts[i].Value
 		}
 	}
 	return nil

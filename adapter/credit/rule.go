@@ -275,8 +275,9 @@ func (a AnchorStates) String() string {
 type Role struct {
 	// Agent is searched in the name of the agent that made a call.
 	Agent *regexp.Regexp
-	// Dimension names the part of the final reward that the role is for; empty
-	// means the primary one. A rollout without that part gives its calls nothing.
+	// Dimension names the part of rewards that the role is for; empty means the
+	// primary one. A rollout whose final reward lacks that part gives its calls
+	// nothing; other rewards that lack it count as none.
 	Dimension string
 	// Rule credits the calls of the role as if there were no others; nil means
 	// [Identical].
@@ -303,6 +304,9 @@ func (b ByRole) Credit(group []Rollout) ([][]Earned, error) {
 		}
 		for i := range earned {
 			for k, e := range earned[i] {
+				if part[i].Final == nil {
+					e = Earned{} // whatever the rule made of other rewards
+				}
 				e.Role = role.Agent.String()
 				out[i][where[i][k]] = e
 			}
@@ -317,7 +321,7 @@ func (b ByRole) part(n int, group []Rollout) (part []Rollout, where [][]int) {
 	for i, r := range group {
 		now := make(map[int]int) // places of the calls among those of the role
 		part[i] = r
-		part[i].Final = r.dimension(b[n].Dimension)
+		part[i].Final = dimension(r.Final, r.Dimensions, b[n].Dimension)
 		part[i].Calls, part[i].Rewards = nil, nil
 		for j, c := range r.Calls {
 			if b.of(c.Agent) == n {
@@ -326,7 +330,11 @@ func (b ByRole) part(n int, group []Rollout) (part []Rollout, where [][]int) {
 			}
 		}
 		for _, w := range r.Rewards {
-			w.Calls = translate(w.Calls, now)
+			value := dimension(&w.Value, w.Dimensions, b[n].Dimension)
+			if value == nil {
+				continue
+			}
+			w.Value, w.Calls = *value, translate(w.Calls, now)
 			before := -1
 			for j, at := range now {
 				if j <= w.Before {
