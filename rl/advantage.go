@@ -62,8 +62,8 @@ func (e Estimator) CountsTokens() bool {
 	return e == OPO || e == ReinforcePP || e == ReinforcePPBaseline
 }
 
-// grouped reports whether the members of a group are compared with one another.
-func (e Estimator) grouped() bool { return e != ReinforcePP && e != ReMax }
+// Grouped reports whether the members of a group are compared with one another.
+func (e Estimator) Grouped() bool { return e != ReinforcePP && e != ReMax }
 
 // OnFailure says what a rollout that failed is worth.
 type OnFailure string
@@ -116,7 +116,8 @@ type AdvantageConfig struct {
 	// otherwise gives very easy and very hard tasks a larger weight; for [GRPO],
 	// [PassK] and [GDPO].
 	WithoutStd bool `json:"without_std,omitempty"`
-	// Epsilon is added to the standard deviation; 0 means [DefaultEpsilon].
+	// Epsilon is added to the standard deviation; 0 means [DefaultEpsilon]. Only
+	// estimators that divide by one have it.
 	Epsilon float64 `json:"epsilon,omitempty"`
 	// KeepConstant keeps groups whose rewards are all equal. Their advantages
 	// are 0 (up to rounding), so they only dilute the mean over a batch.
@@ -146,9 +147,13 @@ func (c AdvantageConfig) Validate() error {
 		return fmt.Errorf("%w: without std: %s has no standard deviation to leave out", ErrInvalid, e)
 	case !(c.Epsilon >= 0) || math.IsInf(c.Epsilon, 0):
 		return fmt.Errorf("%w: epsilon %v: must be a number from 0", ErrInvalid, c.Epsilon)
+	case c.Epsilon != 0 && !(e == GDPO || !c.WithoutStd && (e == GRPO || e == PassK)):
+		return fmt.Errorf("%w: epsilon %v: there is no standard deviation of a group that %s would divide by", ErrInvalid, c.Epsilon, e)
+	case c.KeepConstant && !e.Grouped():
+		return fmt.Errorf("%w: keep constant: %s does not compare members of a group", ErrInvalid, e)
 	case c.MinMembers < 0:
 		return fmt.Errorf("%w: smallest group %d: must not be negative", ErrInvalid, c.MinMembers)
-	case c.MinMembers > 0 && !e.grouped():
+	case c.MinMembers > 0 && !e.Grouped():
 		return fmt.Errorf("%w: smallest group %d: %s does not compare members of a group", ErrInvalid, c.MinMembers, e)
 	case len(c.ComponentWeights) > 0 && e != GDPO:
 		return fmt.Errorf("%w: component weights: %s looks at the whole reward only", ErrInvalid, e)
@@ -340,11 +345,11 @@ func (b *batch) worthless(m *Member) bool {
 // pick returns the usable members of a group and whether they are trained on.
 func (b *batch) pick(name string) ([]int, bool) {
 	group := b.groups[name]
-	if len(group) == 0 || b.estimator.grouped() && len(group) < b.MinMembers {
+	if len(group) == 0 || b.estimator.Grouped() && len(group) < b.MinMembers {
 		b.stats.GroupsSmall++
 		return nil, false
 	}
-	if !b.estimator.grouped() || !b.constant(group) {
+	if !b.estimator.Grouped() || !b.constant(group) {
 		return group, true
 	}
 	b.stats.GroupsConstant++

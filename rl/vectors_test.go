@@ -88,7 +88,7 @@ var estimators = map[string]rl.Estimator{
 }
 
 func recorded(name string, std bool) rl.AdvantageConfig {
-	c := rl.AdvantageConfig{Estimator: estimators[name], KeepConstant: true}
+	c := rl.AdvantageConfig{Estimator: estimators[name], KeepConstant: estimators[name].Grouped()}
 	if c.Estimator == rl.ReinforcePP {
 		return c
 	}

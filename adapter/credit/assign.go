@@ -134,7 +134,8 @@ func (a *assigner) compare() (Assignment, error) {
 		// and what sampled nothing has no weight among tokens.
 		c.OnFailure = rl.KeepFailed
 	}
-	if bonus { // a group of equal rewards may still teach by its states
+	bonus = bonus && c.Estimator.Grouped() // others drop no group
+	if bonus {                             // a group of equal rewards may still teach by its states
 		c.KeepConstant = true
 	}
 	advantages, stats, err := rl.Advantages(a.members, c)

@@ -95,9 +95,9 @@ func Presets() []string {
 // its size matters little. Set it to the tokens that an answer may have.
 const constantNorm = 512
 
-// Preset returns a method by its name. All of them leave out groups whose
-// rewards are all equal, and none has a KL term, as most trainers do today; add
-// one with Loss.KL or RewardKL.
+// Preset returns a method by its name. Those that compare the rollouts of a group
+// (all but reinforce++ and ppo) leave out groups whose rewards are all equal, and
+// none has a KL term, as most trainers do today; add one with Loss.KL or RewardKL.
 //
 //	grpo                  (r - mean)/std; clip 0.2; mean over rows           arXiv:2402.03300
 //	dr-grpo               r - mean; clip 0.2; sums by a constant             arXiv:2503.20783
@@ -185,6 +185,8 @@ func (m *Method) validate(c *Config) error {
 		return fmt.Errorf("Refill and Resample: %d and %d: must not be negative", m.Refill, m.Resample)
 	case (m.Refill > 0 || m.Resample > 0) && m.Advantages.OnFailure == rl.ZeroFailed:
 		return errors.New("Refill and Resample: with Advantages.OnFailure zero no rollout is missing")
+	case m.Resample > 0 && m.Critic == nil && !m.Advantages.Estimator.Grouped():
+		return fmt.Errorf("Resample: %s drops no group for its equal rewards", m.Advantages.Estimator)
 	case m.Resample > 0 && m.Advantages.KeepConstant:
 		return errors.New("Resample: with Advantages.KeepConstant no group is dropped for its equal rewards")
 	}
@@ -235,7 +237,7 @@ func implements[T any](v any) bool {
 
 // grouped reports whether rollouts of a task are compared with one another.
 func (m *Method) grouped() bool {
-	return m.Critic == nil && m.Advantages.Estimator != rl.ReinforcePP && m.Advantages.MinMembers != 1
+	return m.Critic == nil && m.Advantages.Estimator.Grouped() && m.Advantages.MinMembers != 1
 }
 
 // comparison is how rewards are compared. With a critic nothing is: groups are

@@ -360,6 +360,7 @@ func TestMethodRefuses(t *testing.T) {
 		{"must not be negative", able, pg.Method{Refill: -1}, nil},
 		{"no rollout is missing", able, pg.Method{Refill: 1, Advantages: rl.AdvantageConfig{OnFailure: rl.ZeroFailed}}, nil},
 		{"Resample", able, pg.Method{Resample: 1, Advantages: rl.AdvantageConfig{KeepConstant: true}}, nil},
+		{"reinforce_plus_plus drops no group", able, pg.Method{Resample: 1, Advantages: rl.AdvantageConfig{Estimator: rl.ReinforcePP}}, nil},
 		{"identical or step-rewards", able, pg.Method{Critic: ppo.Critic, Credit: credit.LastCall{}}, nil},
 		{"must be Critic.Gamma", able, pg.Method{Critic: ppo.Critic, Credit: credit.StepRewards{Gamma: 0.5}}, nil},
 		{"only OnFailure", able, pg.Method{Critic: ppo.Critic, Advantages: rl.AdvantageConfig{Estimator: rl.RLOO}}, nil},
