@@ -1,6 +1,9 @@
 package learner
 
-import "math"
+import (
+	"fmt"
+	"math"
+)
 
 // Schedule is a learning rate over the steps of a run: a linear rise to Peak
 // over Warmup steps, then a linear fall to Final at the last step.
@@ -8,6 +11,19 @@ type Schedule struct {
 	Peak   float64 // the highest rate; must be > 0
 	Final  float64 // the rate of the last step; 0 means Peak, so no fall
 	Warmup int     // steps of the rise; 0 means none
+}
+
+// Validate returns an error naming the field that is out of range.
+func (s Schedule) Validate() error {
+	switch {
+	case !(s.Peak > 0) || math.IsInf(s.Peak, 0):
+		return fmt.Errorf("Peak: %v: must be greater than 0", s.Peak)
+	case !(s.Final >= 0) || math.IsInf(s.Final, 0):
+		return fmt.Errorf("Final: %v: must not be negative", s.Final)
+	case s.Warmup < 0:
+		return fmt.Errorf("Warmup: %d: must not be negative", s.Warmup)
+	}
+	return nil
 }
 
 // At returns the rate of step (counted from 1) of steps.

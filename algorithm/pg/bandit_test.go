@@ -116,10 +116,13 @@ type workers struct {
 	}
 	// fails tells which rollouts crash; nil means none.
 	fails func(member int) bool
-	// beside are spans that every attempt records beside its own; sequence ids
-	// are those of the agent's.
+	// failsLate are those that crash after they were rewarded.
+	failsLate func(member int) bool
+	// beside are spans that every attempt records beside its own.
 	beside []agl.SpanCore
-	calls  atomic.Int64
+	// besideAt is their sequence id; the call has 1, which 0 means, the reward 3.
+	besideAt int64
+	calls    atomic.Int64
 }
 
 // start runs some workers until the test ends.
@@ -181,12 +184,15 @@ func (w *workers) work(ctx context.Context, r agl.AttemptedRollout) error {
 		}}
 		now := agl.Seconds(time.Now())
 		id := r.Attempt.AttemptID
-		spans := []agl.Span{call.Span(r.RolloutID, id, 1, now), final.Span(r.RolloutID, id, 2, now)}
+		spans := []agl.Span{call.Span(r.RolloutID, id, 1, now), final.Span(r.RolloutID, id, 3, now)}
 		for i := range w.beside {
-			spans = append(spans, w.beside[i].Span(r.RolloutID, id, 1, now))
+			spans = append(spans, w.beside[i].Span(r.RolloutID, id, max(1, w.besideAt), now))
 		}
 		if _, err := w.store.AddSpans(ctx, spans); err != nil {
 			return err
+		}
+		if w.failsLate != nil && r.Mode == agl.ModeTrain && w.failsLate(meta.Member) {
+			done = store.AttemptUpdate{Status: store.To(agl.AttemptFailed)}
 		}
 	}
 	_, err := w.store.UpdateAttempt(ctx, r.RolloutID, r.Attempt.AttemptID, done)

@@ -17,7 +17,7 @@ import (
 type batch struct {
 	*Config
 	rollouts []credit.Rollout
-	scored   []bool // whether the rollout ended well and has a reward
+	scored   []bool // whether the rollout has a reward that counts
 	parts    []part
 	stats    rl.AdvantageStats
 	counts   counts
@@ -82,7 +82,7 @@ func newBatch(c *Config, outcomes []algorithm.Outcome, groups []string) *batch {
 		r := credit.Read(o.Rollout.RolloutID, groups[i], o.Spans)
 		b.counts.unreadable += len(r.Unreadable)
 		r.Failed = o.Failure != ""
-		b.rollouts, b.scored = append(b.rollouts, r), append(b.scored, o.Reward != nil)
+		b.rollouts, b.scored = append(b.rollouts, r), append(b.scored, c.Method.reward(o) != nil)
 		for j := range r.Calls {
 			b.counts.calls++
 			b.counts.tokens += len(r.Calls[j].ResponseIDs)
@@ -318,15 +318,11 @@ func (b *batch) tokenRewards(p *part) []float64 {
 		}
 	}
 	r := &b.rollouts[p.rollout]
-	final := 0.0
-	if r.Final != nil && (!r.Failed || b.Method.Advantages.OnFailure == rl.KeepFailed) {
-		final = *r.Final
+	if r.Final == nil || r.Failed && b.Method.Advantages.OnFailure != rl.KeepFailed {
+		return out // it takes part as 0
 	}
 	if _, steps := b.Method.Credit.(credit.StepRewards); !steps {
-		out[end] = final
-		return out
-	}
-	if final == 0 && r.Failed {
+		out[end] = *r.Final
 		return out
 	}
 	for call, reward := range r.Earned() {

@@ -107,12 +107,19 @@ func (c Config) Validate() error {
 		return fmt.Errorf("pg: Tasks: %d: must not be negative", c.Tasks)
 	case c.GroupSize < 0 || c.GroupSize == 1 && c.Method.grouped():
 		return fmt.Errorf("pg: GroupSize: %d: must be at least 2, since a group is compared within itself", c.GroupSize)
-	case !(c.LearningRate.Peak > 0):
-		return fmt.Errorf("pg: LearningRate.Peak: %v: must be greater than 0", c.LearningRate.Peak)
+	case c.Epochs < 0:
+		return fmt.Errorf("pg: Epochs: %d: must not be negative", c.Epochs)
+	case c.Minibatch < 0:
+		return fmt.Errorf("pg: Minibatch: %d: must not be negative", c.Minibatch)
+	case !(c.MaxGradNorm >= 0):
+		return fmt.Errorf("pg: MaxGradNorm: %v: must not be negative", c.MaxGradNorm)
 	case c.WholeMinibatches && c.Minibatch < 1:
 		return fmt.Errorf("pg: WholeMinibatches: Minibatch is %d: must be at least 1", c.Minibatch)
 	case c.ValidateEvery < 0:
 		return fmt.Errorf("pg: ValidateEvery: %d: must not be negative", c.ValidateEvery)
+	}
+	if err := c.LearningRate.Validate(); err != nil {
+		return fmt.Errorf("pg: LearningRate.%w", err)
 	}
 	if err := c.Method.validate(&c); err != nil {
 		return fmt.Errorf("pg: Method.%w", err)

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 
+	agl "agentlightning"
 	"agentlightning/adapter/credit"
+	"agentlightning/algorithm"
 	"agentlightning/learner"
 	"agentlightning/rl"
 )
@@ -247,6 +249,19 @@ func (m *Method) comparison() rl.AdvantageConfig {
 		return rl.AdvantageConfig{Estimator: rl.GRPO, WithoutStd: true, KeepConstant: true, MinMembers: 1, OnFailure: m.Advantages.OnFailure}
 	}
 	return m.Advantages
+}
+
+// reward is what a rollout counts with, also one that failed when the method
+// keeps those; nil when it has none.
+func (m *Method) reward(o algorithm.Outcome) *float64 {
+	if o.Failure == "" || m.Advantages.OnFailure != rl.KeepFailed {
+		return o.Reward
+	}
+	reward, err := agl.FinalReward(o.Spans)
+	if err != nil {
+		return nil // it is said to be unreadable where the spans are read
+	}
+	return reward
 }
 
 func (m *Method) criticOptions() learner.CriticOptions {

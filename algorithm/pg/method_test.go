@@ -7,10 +7,12 @@ import (
 	"strings"
 	"testing"
 
+	agl "agentlightning"
 	"agentlightning/adapter/credit"
 	"agentlightning/algorithm/pg"
 	"agentlightning/learner"
 	"agentlightning/rl"
+	"agentlightning/semconv"
 )
 
 // judge is a policy of arms that can score and value rows, as the built-in model
@@ -299,6 +301,53 @@ func TestZeroFailed(t *testing.T) {
 	}
 	if sum <= 0 {
 		t.Errorf("advantages of the rollouts that ended sum to %v, want them above the zeros of the others", sum)
+	}
+}
+
+// Failed rollouts that keep their rewards are not missing: they are trained on,
+// and nobody asks for others in their place.
+func TestKeepFailed(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	b.work.failsLate = func(int) bool { return true }
+	b.work.start(t)
+	c := config(b, "")
+	c.Steps, c.Method.Refill = 1, 2
+	c.Method.Advantages = rl.AdvantageConfig{OnFailure: rl.KeepFailed, KeepConstant: true}
+	var last pg.Step
+	c.OnStep = func(s pg.Step) { last = s }
+	if err := train(t, c, b.env); err != nil {
+		t.Fatal(err)
+	}
+	if n := len(b.policy.batches[0].Rows); n != 32 || last.Metrics["rows"] != 32 {
+		t.Errorf("%d rows, metrics %v, want the 32 rollouts of the step and no more", n, last.Metrics)
+	}
+}
+
+// A critic sees the rewards of steps also where a kept failure ends with 0.
+func TestCriticKeepsStepRewards(t *testing.T) {
+	t.Parallel()
+	method, err := pg.Preset(pg.PPO)
+	if err != nil {
+		t.Fatal(err)
+	}
+	method.Credit, method.Advantages.OnFailure = credit.StepRewards{Gamma: 1}, rl.KeepFailed
+	b := setup(t)
+	b.work.failsLate = func(int) bool { return true }
+	b.work.beside = []agl.SpanCore{{Name: semconv.SpanAnnotation, Status: agl.TraceStatus{StatusCode: agl.StatusOK}, Attributes: agl.Attributes{
+		{Key: semconv.RewardName(0), Value: semconv.PrimaryReward}, {Key: semconv.RewardValue(0), Value: 4.0},
+	}}}
+	b.work.besideAt = 2
+	b.work.start(t)
+	c := config(b, "")
+	c.Learner, c.Steps, c.Method = &judge{arms: b.policy}, 1, method
+	if err := train(t, c, b.env); err != nil {
+		t.Fatal(err)
+	}
+	for i, row := range b.policy.batches[0].Rows {
+		if r := row.Returns[1]; r != 4 && r != 5 {
+			t.Errorf("row %d: return %v, want 4 on the way and 0 or 1 at the end", i, r)
+		}
 	}
 }
 

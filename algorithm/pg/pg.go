@@ -18,6 +18,7 @@ import (
 	"maps"
 	"math/rand/v2"
 	"path/filepath"
+	"slices"
 	"time"
 
 	agl "agentlightning"
@@ -115,14 +116,15 @@ func (t *training) restore(ctx context.Context) (int, error) {
 	if err != nil || !ok {
 		return -1, err
 	}
+	if t.Checkpoints == "" || latest.Path == "" {
+		return 0, fmt.Errorf("run %s cannot be resumed: Checkpoints must be set, from its beginning on, for its weights to be kept", t.run.RunID)
+	}
 	var s state
 	if err := json.Unmarshal(latest.State, &s); err != nil {
 		return 0, fmt.Errorf("state of step %d: %w", latest.Step, err)
 	}
-	if latest.Path != "" {
-		if err := t.Learner.Load(ctx, latest.Path); err != nil {
-			return 0, fmt.Errorf("resume from step %d: %w", latest.Step, err)
-		}
+	if err := t.Learner.Load(ctx, latest.Path); err != nil {
+		return 0, fmt.Errorf("resume from step %d: %w", latest.Step, err)
 	}
 	if s.BestScore != nil {
 		t.kept.Restore(s.BestStep, *s.BestScore)
@@ -152,7 +154,8 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	}
 	waited := time.Since(started)
 	s.count(outcomes)
-	if first && s.Failed == len(outcomes) {
+	rewarded := func(o algorithm.Outcome) bool { return t.Method.reward(o) != nil }
+	if first && !slices.ContainsFunc(outcomes, rewarded) {
 		return fmt.Errorf("%w: %s", ErrNoRewards, s.LastFailure)
 	}
 	b := newBatch(&t.Config, outcomes, groups)

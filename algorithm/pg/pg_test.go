@@ -300,6 +300,11 @@ func TestValidate(t *testing.T) {
 		{"GroupSize: 1", func(c *pg.Config) { c.GroupSize = 1 }},
 		{"Tasks: -1", func(c *pg.Config) { c.Tasks = -1 }},
 		{"LearningRate.Peak", func(c *pg.Config) { c.LearningRate.Peak = 0 }},
+		{"LearningRate.Final", func(c *pg.Config) { c.LearningRate.Final = -1 }},
+		{"LearningRate.Warmup", func(c *pg.Config) { c.LearningRate.Warmup = -1 }},
+		{"Epochs: -1", func(c *pg.Config) { c.Epochs = -1 }},
+		{"Minibatch: -1", func(c *pg.Config) { c.Minibatch = -1 }},
+		{"MaxGradNorm", func(c *pg.Config) { c.MaxGradNorm = math.NaN() }},
 		{"ValidateEvery", func(c *pg.Config) { c.ValidateEvery = -1 }},
 		{"clip low 2", func(c *pg.Config) { c.Method.Loss.Clip.Low = 2 }},
 		{"Advantages", func(c *pg.Config) { c.Method.Advantages.Estimator = "best" }},
@@ -313,6 +318,29 @@ func TestValidate(t *testing.T) {
 		tt.change(&c)
 		if _, err := pg.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("New = %v, want an error that names %q", err, tt.want)
+		}
+	}
+}
+
+// Weights that were not kept cannot be gone on from.
+func TestResumeNeedsCheckpoints(t *testing.T) {
+	t.Parallel()
+	for _, dirs := range [][2]string{{"", t.TempDir()}, {t.TempDir(), ""}} {
+		b := setup(t)
+		b.work.start(t)
+		c := config(b, dirs[0])
+		c.Steps = 1
+		if err := train(t, c, b.env); err != nil {
+			t.Fatal(err)
+		}
+		runs, err := b.store.Runs(t.Context(), 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		b.env.RunID = runs[0].RunID
+		c.Steps, c.Checkpoints = 2, dirs[1]
+		if err := train(t, c, b.env); err == nil || !strings.Contains(err.Error(), "Checkpoints") || len(b.policy.batches) != 1 {
+			t.Errorf("resuming with folders %q: %v after %d updates, want it refused after the first", dirs, err, len(b.policy.batches))
 		}
 	}
 }

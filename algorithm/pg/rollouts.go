@@ -88,7 +88,7 @@ func (t *training) askMore(ctx context.Context, step int, outcomes []algorithm.O
 		g := t.pending[i].Group
 		groups = max(groups, g+1)
 		sizes[g]++
-		members[i] = rl.Member{Group: strconv.Itoa(g), Reward: o.Reward, Failed: o.Failure != ""}
+		members[i] = rl.Member{Group: strconv.Itoa(g), Reward: t.Method.reward(o), Failed: o.Failure != ""}
 	}
 	var requests []request
 	if t.rounds < t.Method.Refill {
