@@ -78,6 +78,10 @@ func TestPreferenceSelection(t *testing.T) {
 			t.Errorf("%+v: %v, %v, want %v", tt.p, got, err, tt.want)
 		}
 	}
+	// The doubles 0.9 and 0.8 are a little less than 0.1 apart.
+	if got, err := (dataset.Preferences{Margin: .1}).Select(scored("a", .9, .8)); err != nil || len(got) != 1 {
+		t.Errorf("margin 0.1 of 0.9 and 0.8: %v, %v, want the pair", got, err)
+	}
 	for _, p := range []dataset.Preferences{{Margin: -1}, {Margin: math.NaN()}, {Most: -1}} {
 		if _, err := p.Select(rollouts); !errors.Is(err, dataset.ErrInvalid) {
 			t.Errorf("%+v: %v, want ErrInvalid", p, err)

@@ -83,9 +83,12 @@ func (s Selection) Select(rollouts []Scored) ([]int, error) {
 	return out, nil
 }
 
+// slack is what doubles may fall short of the number that was meant.
+const slack = 1e-9
+
 // share is a part of n, rounded down. 0.29 of a hundred are 29, although the
 // product of the doubles is less.
-func share(part float64, n int) int { return int(part*float64(n) + 1e-9) }
+func share(part float64, n int) int { return int(part*float64(n) + slack) }
 
 // Preferences chooses pairs of rollouts of the same group.
 type Preferences struct {
@@ -124,7 +127,7 @@ func (p Preferences) Select(rollouts []Scored) ([]Pair, error) {
 		slices.SortStableFunc(members, func(a, b int) int { return cmp.Compare(*rollouts[b].Reward, *rollouts[a].Reward) })
 		for k := range min(max(p.Most, 1), len(members)/2) {
 			pair := Pair{members[k], members[len(members)-1-k]}
-			if lead := *rollouts[pair.Chosen].Reward - *rollouts[pair.Rejected].Reward; !(lead > 0 && lead >= p.Margin) {
+			if lead := *rollouts[pair.Chosen].Reward - *rollouts[pair.Rejected].Reward; !(lead > 0 && lead+slack >= p.Margin) {
 				break
 			}
 			out = append(out, pair)
