@@ -81,8 +81,15 @@ func (c Config) Validate() error {
 		return fmt.Errorf("sft: Preference.Beta: %v: must be greater than 0", c.Preference.Beta)
 	case c.Steps < 1:
 		return fmt.Errorf("sft: Steps: %d: must be at least 1", c.Steps)
-	case !(c.LearningRate.Peak > 0):
-		return fmt.Errorf("sft: LearningRate.Peak: %v: must be greater than 0", c.LearningRate.Peak)
+	case !(c.MaxGradNorm >= 0):
+		return fmt.Errorf("sft: MaxGradNorm: %v: must not be negative", c.MaxGradNorm)
+	case c.CheckpointEvery < 0:
+		return fmt.Errorf("sft: CheckpointEvery: %d: must not be negative", c.CheckpointEvery)
+	case c.CheckpointEvery > 0 && c.Checkpoints == "":
+		return fmt.Errorf("sft: CheckpointEvery: %d: there is no folder Checkpoints to write to", c.CheckpointEvery)
+	}
+	if err := c.LearningRate.Validate(); err != nil {
+		return fmt.Errorf("sft: LearningRate.%w", err)
 	}
 	return nil
 }

@@ -126,11 +126,11 @@ func TestResumeRefusesAnotherSeed(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.RunID = kept.RunID
-	if err := run(t.Context(), t, config(&sum{}, ""), env); err == nil || !strings.Contains(err.Error(), "seed 4") {
+	if err := run(t.Context(), t, config(&sum{}, t.TempDir()), env); err == nil || !strings.Contains(err.Error(), "seed 4") {
 		t.Errorf("Run = %v, want an error that names the run's seed", err)
 	}
 	env.RunID = "run-unknown"
-	if err := run(t.Context(), t, config(&sum{}, ""), env); !errors.Is(err, store.ErrNotFound) {
+	if err := run(t.Context(), t, config(&sum{}, t.TempDir()), env); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("Run = %v, want store.ErrNotFound", err)
 	}
 }
@@ -144,10 +144,14 @@ func TestValidate(t *testing.T) {
 		{"Learner", func(c *sft.Config) { c.Learner = nil }},
 		{"Rows", func(c *sft.Config) { c.Rows = nil }},
 		{"Steps: 0", func(c *sft.Config) { c.Steps = 0 }},
+		{"MaxGradNorm", func(c *sft.Config) { c.MaxGradNorm = -1 }},
+		{"CheckpointEvery: 3: there is no folder", func(c *sft.Config) { c.CheckpointEvery, c.Checkpoints = 3, "" }},
+		{"CheckpointEvery: -1", func(c *sft.Config) { c.CheckpointEvery = -1 }},
+		{"LearningRate.Warmup", func(c *sft.Config) { c.LearningRate.Warmup = -1 }},
 		{"LearningRate.Peak", func(c *sft.Config) { c.LearningRate.Peak = -1 }},
 	}
 	for _, tt := range tests {
-		c := config(&sum{}, "")
+		c := config(&sum{}, t.TempDir())
 		tt.change(&c)
 		if _, err := sft.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("New = %v, want an error that names %q", err, tt.want)
