@@ -7,11 +7,11 @@
 // ProTeGi (arXiv:2305.03495) without its choice by bandits.
 //
 // The order of calls, the names of versions (v0, v1 …) and the scores are those
-// of the Python implementation. As there, a rollout that failed or has no reward
-// counts as 0, because a prompt may be why an agent fails. In addition a run can
-// be resumed at any point, an edit that breaks the template is not run, braces
-// that are not placeholders stay literal, and resources other than the template
-// are published with it.
+// of the Python implementation. As there, a rollout without a reward counts as 0,
+// because a prompt may be why an agent fails, and one that failed after it was
+// rewarded counts with its reward. In addition a run can be resumed at any point,
+// an edit that breaks the template is not run, braces that are not placeholders
+// stay literal, and resources other than the template are published with it.
 //
 // Package [agentlightning/algorithm/gepa] optimises several templates together
 // and is the better choice for most purposes.
