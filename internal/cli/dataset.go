@@ -164,7 +164,7 @@ func exportDataset(cmd *cobra.Command, o *datasetOptions) (err error) {
 		}()
 		out = file
 	}
-	e := datasetExport{datasetOptions: o, store: st, w: bufio.NewWriter(out)}
+	e := datasetExport{datasetOptions: o, store: st, w: bufio.NewWriter(out), notes: cmd.ErrOrStderr()}
 	if o.to != "" {
 		e.progress = cmd.ErrOrStderr()
 	}
@@ -189,6 +189,7 @@ type datasetExport struct {
 	*datasetOptions
 	store    store.Store
 	w        *bufio.Writer
+	notes    io.Writer // of what is left out
 	progress io.Writer // nil shows none
 
 	scored   []dataset.Scored
@@ -302,8 +303,8 @@ func (e *datasetExport) preferences(ctx context.Context) (int, error) {
 		}
 		written++
 	}
-	if apart > 0 && e.progress != nil {
-		fmt.Fprintf(e.progress, "%s left out: %v\n", counted(apart, "pair"), dataset.ErrNoPrompt)
+	if apart > 0 {
+		fmt.Fprintf(e.notes, "%s left out: %v\n", counted(apart, "pair"), dataset.ErrNoPrompt)
 	}
 	return written, nil
 }

@@ -64,6 +64,29 @@ func TestDatasetExport(t *testing.T) {
 	}
 }
 
+// Pairs that cannot be written are told of, wherever the others go.
+func TestDatasetPairsLeftOut(t *testing.T) {
+	t.Parallel()
+	url := serve(t, "--db", "memory:")
+	client, err := storehttp.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	finishedRollout(t, client, "0", 0, new(1.0))
+	finishedRollout(t, client, "0", 1, new(0.0))
+	finishedRollout(t, client, "1", 0, new(1.0)) // both say the same
+	finishedRollout(t, client, "1", 1, new(0.5))
+	status, out, errs := run(t, "dataset", "export", "--server", url, "--form", "preferences")
+	if status != 0 || strings.Count(out, "\n") != 1 || !strings.Contains(errs, "1 pair left out") {
+		t.Errorf("status %d, %s%s, want one pair and a word on the other", status, out, errs)
+	}
+}
+
 func TestDatasetRefuses(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--db", "memory:")
