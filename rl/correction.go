@@ -58,8 +58,9 @@ type Rejection struct {
 	// Estimator is what is looked at: [K1] is -δ, [K2] δ²/2, [K3] exp(δ)-1-δ.
 	// [OverMean] with [K1] and bounds close to 1 is the geometric sequence mask.
 	Estimator KLEstimator `json:"estimator,omitempty"`
-	// High is the largest estimate for [K2] and [K3]. For [K1] the ratio must lie
-	// within [Low, High].
+	// High is the largest estimate for [K2] and [K3]. For [K1] the ratio exp(δ)
+	// must lie within [Low, High]. verl holds exp(-δ) to its bounds: its lo and hi
+	// are Low 1/hi and High 1/lo.
 	High float64 `json:"high,omitempty"`
 	// Low is for [K1] only; 0 means 1/High.
 	Low float64 `json:"low,omitempty"`
