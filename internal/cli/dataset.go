@@ -176,7 +176,7 @@ func exportDataset(cmd *cobra.Command, o *datasetOptions) (err error) {
 		return err
 	}
 	if written == 0 {
-		return fmt.Errorf("nothing was chosen of %s: none has a reward, or the selection takes none", counted(len(e.scored), "rollout"))
+		return fmt.Errorf("nothing was chosen of %s: none has a reward, the selection takes none, or no two of a group differ", counted(len(e.scored), "rollout"))
 	}
 	if o.to != "" {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s holds %s of %s\n", o.to, counted(written, "line"), counted(len(e.scored), "rollout"))
