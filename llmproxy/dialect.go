@@ -127,8 +127,12 @@ func (c *call) planFor(b *backend) (*plan, *openai.Error) {
 	d, kind := c.dialect, b.kind
 	if d.spoken(kind) && !(d.unsure && c.p.lacks.has(b.Endpoint, d.route)) {
 		p := &plan{route: d.route, ask: c.req, gather: d.gather}
-		if c.recorded() && d.capture != nil {
+		switch {
+		case d.capture == nil: // it has no such members
+		case c.recorded():
 			p.capture = d.capture(c.req)
+		case b.TPM > 0:
+			p.capture = captureUsage(c.req)
 		}
 		if c.r.URL.RawQuery != "" && d != chatCompletions {
 			p.route += "?" + c.r.URL.RawQuery
