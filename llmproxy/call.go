@@ -86,10 +86,19 @@ func (p *Proxy) serveCall(w http.ResponseWriter, r *http.Request, d *dialect, at
 	}
 	g, err := p.models.lookup(r.Context(), c.req.Model)
 	if err != nil {
-		p.modelsUnknown(w, r, d, err)
+		c.modelsUnknown(err)
 		return
 	}
 	c.serve(g)
+}
+
+// modelsUnknown answers a call whose model could not be looked up.
+func (c *call) modelsUnknown(err error) {
+	if c.r.Context().Err() != nil {
+		c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: c.whyCancelled()})
+		return
+	}
+	c.fail(semconv.ProblemUpstreamError, http.StatusServiceUnavailable, c.p.noModels(c.r.Context(), err))
 }
 
 // serve makes the call at a backend of its model, nil when the model has none.
@@ -180,18 +189,14 @@ func (c *call) refuseFull(err error) {
 		})
 		return
 	}
-	if c.r.Context().Err() != nil {
-		c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: callerGone})
-		return
-	}
-	c.p.modelsUnknown(c.w, c.r, c.dialect, err)
+	c.modelsUnknown(err)
 }
 
 // refusePaused answers a call that the gate did not let in.
 func (c *call) refusePaused(err error) {
 	e, ok := errors.AsType[*PausedError](err)
 	if !ok {
-		c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: callerGone})
+		c.fail(semconv.ProblemCancelled, 0, &openai.Error{Message: c.whyCancelled()})
 		return
 	}
 	c.w.Header().Set("X-Agl-Paused", "true")
@@ -263,7 +268,7 @@ func (c *call) readRequest() (status int, e *openai.Error) {
 	case errors.Is(err, os.ErrDeadlineExceeded):
 		return http.StatusRequestTimeout, &openai.Error{Message: "the body did not arrive in time; send it again", Type: openai.TypeInvalidRequest}
 	case c.r.Context().Err() != nil:
-		return 0, &openai.Error{Message: callerGone}
+		return 0, &openai.Error{Message: c.whyCancelled()}
 	default:
 		return http.StatusBadRequest, &openai.Error{Message: "the body cannot be read: " + err.Error(), Type: openai.TypeInvalidRequest}
 	}
@@ -325,13 +330,25 @@ func (c *call) sendFailed(ctx context.Context, err error) {
 
 const callerGone = "the caller went away before the answer was complete"
 
+// stopping reports whether the server ends the call, and not its caller, who is
+// still there: servers say so with [store.ErrClosed] as the cause.
+func (c *call) stopping() bool { return errors.Is(context.Cause(c.r.Context()), store.ErrClosed) }
+
+// whyCancelled says why the context of the request has ended.
+func (c *call) whyCancelled() string {
+	if c.stopping() {
+		return "the server is stopping, which ended the call; make it again in a moment"
+	}
+	return callerGone
+}
+
 // blame says why reading from the backend ended early: the name of the problem
 // and a sentence for people.
 func (c *call) blame(ctx context.Context, err error) (problem, message string) {
 	cause := context.Cause(ctx)
 	switch {
 	case c.r.Context().Err() != nil:
-		return semconv.ProblemCancelled, callerGone
+		return semconv.ProblemCancelled, c.whyCancelled()
 	case errors.Is(cause, errFirstByte):
 		return semconv.ProblemUpstreamTimeout, fmt.Sprintf("the backend of model %q at %s sent nothing within %s, the limit that --upstream-timeout sets",
 			c.backend.Name, c.backend.Endpoint, c.p.cfg.UpstreamTimeout)
@@ -359,8 +376,12 @@ func (c *call) fail(problem string, status int, e *openai.Error) {
 		c.storeFailed(err)
 		return
 	}
-	if problem != semconv.ProblemCancelled {
+	switch {
+	case problem != semconv.ProblemCancelled:
 		c.dialect.writeError(c.w, status, e)
+	case c.stopping():
+		e.Type, e.Code = openai.TypeServer, "stopping"
+		c.dialect.writeError(c.w, http.StatusServiceUnavailable, e)
 	}
 }
 

@@ -88,7 +88,7 @@ func (p *Proxy) ServeDirected(w http.ResponseWriter, r *http.Request, d *Directe
 	}
 	g, err := p.models.lookup(r.Context(), d.Model)
 	if err != nil {
-		p.modelsUnknown(w, r, c.dialect, err)
+		c.modelsUnknown(err)
 		return
 	}
 	if g != nil {

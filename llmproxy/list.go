@@ -81,7 +81,7 @@ func (p *Proxy) names(w http.ResponseWriter, r *http.Request, d *dialect, at *st
 	}
 	names, err := p.models.names(r.Context())
 	if err != nil {
-		p.modelsUnknown(w, r, d, err)
+		d.writeError(w, http.StatusServiceUnavailable, p.noModels(r.Context(), err))
 		return nil, false
 	}
 	return names, true

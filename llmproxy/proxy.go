@@ -133,7 +133,7 @@ func (p *Proxy) findAttempt(w http.ResponseWriter, r *http.Request, d *dialect, 
 		return ro
 	case errors.Is(err, store.ErrNotFound):
 		d.writeError(w, http.StatusNotFound, &openai.Error{Message: err.Error(), Type: openai.TypeInvalidRequest, Code: "attempt_not_found"})
-	case r.Context().Err() != nil: // nobody is there to read an answer
+	case r.Context().Err() != nil && !errors.Is(context.Cause(r.Context()), store.ErrClosed): // nobody is there to read an answer
 	default:
 		p.cfg.Logger.ErrorContext(r.Context(), "cannot look up attempt",
 			"rollout_id", at.RolloutID, "attempt_id", at.AttemptID, "err", err)
@@ -145,11 +145,11 @@ func (p *Proxy) findAttempt(w http.ResponseWriter, r *http.Request, d *dialect, 
 	return nil
 }
 
-func (p *Proxy) modelsUnknown(w http.ResponseWriter, r *http.Request, d *dialect, err error) {
-	p.cfg.Logger.ErrorContext(r.Context(), "cannot list models", "err", err)
-	d.writeError(w, http.StatusServiceUnavailable, &openai.Error{
-		Message: "the list of models cannot be read from the store; try again", Type: openai.TypeServer,
-	})
+// noModels logs why the models cannot be listed, and returns what callers are
+// told of it, with the status 503.
+func (p *Proxy) noModels(ctx context.Context, err error) *openai.Error {
+	p.cfg.Logger.ErrorContext(ctx, "cannot list models", "err", err)
+	return &openai.Error{Message: "the list of models cannot be read from the store; try again", Type: openai.TypeServer}
 }
 
 func writeJSON(w http.ResponseWriter, status int, body []byte) {

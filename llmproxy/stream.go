@@ -46,7 +46,8 @@ func (c *call) relayStream(ctx context.Context, resp *http.Response) {
 		if len(event.Data) > 0 && !s.stored {
 			chunk = s.take(event)
 		}
-		if chunk.Last {
+		// An error is the end as well, to a caller that is handed it as it is.
+		if chunk.Last || chunk.Error != "" && s.plan.translate == nil {
 			s.out.flush() // storing must not hold back what came before
 			if err := s.store("", ""); err != nil {
 				s.report(s.storeError(err))
@@ -166,7 +167,7 @@ func (s *streamRelay) end(ctx context.Context, err error) {
 			s.report(s.storeError(err))
 			return
 		}
-		if problem != "" && problem != semconv.ProblemCancelled {
+		if problem != "" && (problem != semconv.ProblemCancelled || s.stopping()) {
 			s.report(s.streamBroken())
 		}
 	}
@@ -222,7 +223,7 @@ func (c *call) passThrough(ctx context.Context, resp *http.Response) {
 		out.begin()
 	}
 	_ = c.record() // counts it; a call that is not attributed is not stored
-	if c.problem != "" && c.problem != semconv.ProblemCancelled {
+	if c.problem != "" && (c.problem != semconv.ProblemCancelled || c.stopping()) {
 		if out.begun {
 			out.write([]byte("\n\n")) // it may have broken inside an event
 		}
@@ -235,6 +236,9 @@ func (c *call) streamBroken() (int, *openai.Error) {
 	if c.problem == semconv.ProblemUpstreamTimeout {
 		e.Type = openai.TypeTimeout
 		return http.StatusGatewayTimeout, e
+	}
+	if c.problem == semconv.ProblemCancelled {
+		return http.StatusServiceUnavailable, e
 	}
 	return http.StatusBadGateway, e
 }

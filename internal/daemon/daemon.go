@@ -26,6 +26,9 @@ import (
 // shutdownGrace is how long requests may go on after the server was asked to stop.
 const shutdownGrace = 8 * time.Second
 
+// errStopping is why a request was ended whose caller is still there.
+var errStopping = fmt.Errorf("%w: the server is stopping (%w)", store.ErrClosed, context.Canceled)
+
 // Config says what to serve and where.
 type Config struct {
 	// Store is what everything is kept in. The daemon does not close it.
@@ -266,8 +269,8 @@ func (s *Server) Handler() http.Handler { return s.routed.handler }
 // requests, ends those that wait, and lets the others finish.
 func (s *Server) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.routed.release()) }()
-	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
-	defer endRequests()
+	requests, endRequests := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer endRequests(errStopping)
 	server := &http.Server{
 		Handler:           s.routed.handler,
 		ReadHeaderTimeout: s.config.pace.header,
@@ -324,7 +327,7 @@ func (s *Server) Run(ctx context.Context) (err error) {
 // was asked to stop: long polls and open streams would hold that up. Requests
 // whose body is still arriving were accepted, so they get longer, and then the
 // moment that their answer takes. It returns when stop ends.
-func (s *Server) endRequests(stop context.Context, end func()) {
+func (s *Server) endRequests(stop context.Context, end context.CancelCauseFunc) {
 	const moment = shutdownGrace / 8
 	tick := time.NewTicker(moment / 20)
 	defer tick.Stop()
@@ -337,7 +340,7 @@ func (s *Server) endRequests(stop context.Context, end func()) {
 				arrived = now
 			}
 			if now.Sub(arrived) >= moment {
-				end()
+				end(errStopping)
 			}
 		}
 	}
