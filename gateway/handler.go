@@ -142,6 +142,10 @@ func (h *handler) failOf(w http.ResponseWriter, r *http.Request, rolloutID strin
 func (h *handler) fail(w http.ResponseWriter, r *http.Request, err error) {
 	status := http.StatusInternalServerError
 	switch {
+	case errors.Is(context.Cause(r.Context()), store.ErrClosed): // the caller is still there
+		w.Header().Set("Retry-After", "1")
+		writeDetail(w, http.StatusServiceUnavailable, "the server is stopping; try again in a moment")
+		return
 	case r.Context().Err() != nil:
 		return // nobody is there to read an answer
 	case errors.Is(err, store.ErrNotFound):

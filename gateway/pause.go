@@ -90,7 +90,8 @@ func (h *handler) pauseState(w http.ResponseWriter, r *http.Request, _ params) {
 		ctx, cancel := context.WithTimeout(r.Context(), wait)
 		defer cancel()
 		if err := h.gate.Drain(ctx); err != nil && r.Context().Err() != nil {
-			return // the caller is gone
+			h.fail(w, r, err)
+			return
 		}
 	}
 	h.answerPause(w, r, h.gate.State(), nil)
