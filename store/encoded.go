@@ -3,7 +3,6 @@ package store
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"math"
 	"slices"
@@ -101,57 +100,23 @@ func (j SpanJSON) finite() bool {
 	return !bytes.Contains(j, []byte("NaN")) && !bytes.Contains(j, []byte("Infinity"))
 }
 
+// appendSpan appends a span. Values of attributes that JSON lacks are replaced by
+// their text.
 func appendSpan(dst []byte, s *agl.Span) []byte {
-	if finite(s.Attributes) {
-		return s.AppendJSON(dst)
-	}
-	c := *s
-	c.Attributes = spell(c.Attributes)
-	return c.AppendJSON(dst)
-}
-
-func finite(attrs agl.Attributes) bool {
-	for i := range attrs {
-		if !finiteValue(attrs[i].Value) {
-			return false
-		}
-	}
-	return true
-}
-
-func finiteValue(v any) bool {
-	switch v := v.(type) {
-	case float64:
-		return !math.IsNaN(v) && !math.IsInf(v, 0)
-	case []float64:
-		return !slices.ContainsFunc(v, func(f float64) bool { return math.IsNaN(f) || math.IsInf(f, 0) })
-	}
-	return true
-}
-
-// spell replaces values that JSON lacks by their text, as a [json.Number] because
-// that is written as it is.
-func spell(attrs agl.Attributes) agl.Attributes {
-	out := slices.Clone(attrs)
-	for i, a := range out {
-		if finiteValue(a.Value) {
+	out := s
+	for i := range s.Attributes {
+		token, ok := jsonx.Spelled(s.Attributes[i].Value)
+		if !ok {
 			continue
 		}
-		switch v := a.Value.(type) {
-		case float64:
-			out[i].Value = json.Number(jsonx.AppendToken(nil, v))
-		case []float64:
-			list := []byte{'['}
-			for j, f := range v {
-				if j > 0 {
-					list = append(list, ',')
-				}
-				list = jsonx.AppendToken(list, f)
-			}
-			out[i].Value = json.Number(append(list, ']'))
+		if out == s {
+			c := *s
+			c.Attributes = slices.Clone(s.Attributes)
+			out = &c
 		}
+		out.Attributes[i].Value = token
 	}
-	return out
+	return out.AppendJSON(dst)
 }
 
 // Encoded returns the store itself when it offers [EncodedSpans], and otherwise

@@ -1,8 +1,6 @@
 package storehttp
 
 import (
-	"encoding/json"
-	"math"
 	"slices"
 
 	agl "agentlightning"
@@ -33,39 +31,14 @@ func appendSpelled(s *agl.Span, dst []byte) []byte {
 func spelled(in agl.Attributes) agl.Attributes {
 	out := in
 	for i, a := range in {
-		var raw []byte
-		switch v := a.Value.(type) {
-		case float64:
-			if finite(v) {
-				continue
-			}
-			raw = appendToken(nil, v)
-		case []float64:
-			if !slices.ContainsFunc(v, func(f float64) bool { return !finite(f) }) {
-				continue
-			}
-			raw = appendItems(nil, v, func(f *float64, dst []byte) []byte { return appendToken(dst, *f) })
-		default:
+		token, ok := jsonx.Spelled(a.Value)
+		if !ok {
 			continue
 		}
 		if &out[0] == &in[0] {
 			out = slices.Clone(in)
 		}
-		out[i].Value = json.Number(raw) // which is written as it is
+		out[i].Value = token
 	}
 	return out
-}
-
-func finite(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
-
-func appendToken(dst []byte, f float64) []byte {
-	switch {
-	case math.IsNaN(f):
-		return append(dst, "NaN"...)
-	case math.IsInf(f, 1):
-		return append(dst, "Infinity"...)
-	case math.IsInf(f, -1):
-		return append(dst, "-Infinity"...)
-	}
-	return jsonx.AppendFloat(dst, f)
 }

@@ -1,7 +1,9 @@
 package jsonx
 
 import (
+	"encoding/json"
 	"math"
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -83,6 +85,31 @@ func AppendToken(dst []byte, f float64) []byte {
 		return append(dst, "-Infinity"...)
 	}
 	return AppendFloat(dst, f)
+}
+
+// Spelled returns the JSON of a float64 or []float64 that is not finite, as
+// [AppendToken] writes it; false for any other value. A [json.Number] is written
+// as it is.
+func Spelled(v any) (json.Number, bool) {
+	finite := func(f float64) bool { return !math.IsNaN(f) && !math.IsInf(f, 0) }
+	switch v := v.(type) {
+	case float64:
+		if !finite(v) {
+			return json.Number(AppendToken(nil, v)), true
+		}
+	case []float64:
+		if slices.ContainsFunc(v, func(f float64) bool { return !finite(f) }) {
+			list := []byte{'['}
+			for i, f := range v {
+				if i > 0 {
+					list = append(list, ',')
+				}
+				list = AppendToken(list, f)
+			}
+			return json.Number(append(list, ']')), true
+		}
+	}
+	return "", false
 }
 
 // AppendOptional appends *f as [AppendFloat] does, or null.

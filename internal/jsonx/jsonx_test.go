@@ -337,3 +337,25 @@ func TestBuilder(t *testing.T) {
 		t.Errorf("built %s, want %s", b.Bytes, want)
 	}
 }
+
+func TestSpelled(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		value any
+		want  json.Number // empty for what is left alone
+	}{
+		{math.NaN(), "NaN"},
+		{math.Inf(-1), "-Infinity"},
+		{[]float64{1, math.Inf(1), 0.5}, "[1.0,Infinity,0.5]"},
+		{1.5, ""},
+		{[]float64{1, 2}, ""},
+		{[]float64{}, ""},
+		{int64(3), ""},
+		{"NaN", ""},
+		{nil, ""},
+	} {
+		if got, ok := jsonx.Spelled(tt.value); got != tt.want || ok != (tt.want != "") {
+			t.Errorf("Spelled(%v) = %q, %v, want %q", tt.value, got, ok, tt.want)
+		}
+	}
+}
