@@ -134,6 +134,10 @@ var rules = []rule{
 		"internal/jsonx": "unknown fields pass through untouched",
 		"llm/openai":     "what it is translated to and from",
 	}},
+	{"llm/internal/llmtest", "what the tests of translations share", reasons{
+		"internal/jsonx": "requests are shown a member a line",
+		"llm/openai":     "reads requests and streams",
+	}},
 	{"llmproxy", "the model proxy: routing, capture of token ids, one span a call", reasons{
 		root:                                  words,
 		"semconv":                             names,
@@ -366,7 +370,7 @@ var (
 )
 
 // testSupport may link package testing: other packages import these in tests only.
-var testSupport = []string{"store/storetest", "internal/testkit"}
+var testSupport = []string{"store/storetest", "internal/testkit", "llm/internal/llmtest"}
 
 // noExample excuses public packages from a runnable example.
 var noExample = map[string]string{}

@@ -5,11 +5,12 @@ import (
 	"testing"
 
 	"agentlightning/llm/anthropic"
+	"agentlightning/llm/internal/llmtest"
 )
 
 // The time is that of one event.
 func BenchmarkTranslator(b *testing.B) {
-	request := parse(b, `{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"Hi"}]}`)
+	request := llmtest.Parse(b, `{"model":"m","max_tokens":9,"stream":true,"messages":[{"role":"user","content":"Hi"}]}`)
 	for _, d := range []struct{ name, delta string }{
 		{"text", `"content":"Grüße \"👋\"\n"`},
 		{"arguments", `"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"city\":"}}]`},

@@ -9,24 +9,9 @@ import (
 
 	"agentlightning/internal/jsonx"
 	"agentlightning/llm/anthropic"
+	"agentlightning/llm/internal/llmtest"
 	"agentlightning/llm/openai"
 )
-
-// cases calls f with the sections of every case.
-func cases(t testing.TB, f func(*sections)) {
-	t.Helper()
-	files, err := filepath.Glob("testdata/cases/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d cases (%v)", len(files), err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f(readSections(raw))
-	}
-}
 
 // recorded calls f with the requests that were recorded of the reference proxy.
 func recorded(t testing.TB, f func(request []byte)) {
@@ -59,7 +44,7 @@ func recorded(t testing.TB, f func(request []byte)) {
 // Whatever a caller sends: what comes of it is a request, and one that is
 // refused says of which member.
 func FuzzChatRequest(f *testing.F) {
-	cases(f, func(c *sections) { f.Add([]byte(c.get("request"))) })
+	llmtest.Cases(f, "testdata/cases", func(c *llmtest.Sections) { f.Add([]byte(c.Get("request"))) })
 	recorded(f, func(request []byte) { f.Add(request) })
 	f.Fuzz(func(t *testing.T, body []byte) {
 		request, err := openai.ParseRequest(body)
@@ -83,9 +68,9 @@ func FuzzChatRequest(f *testing.F) {
 // Whatever a backend sends: the events are JSON, in an order that can be read,
 // and say the same as what they were made of.
 func FuzzTranslator(f *testing.F) {
-	cases(f, func(c *sections) {
-		if stream := c.get("stream"); stream != "" {
-			f.Add([]byte(c.get("request")), []byte(stream))
+	llmtest.Cases(f, "testdata/cases", func(c *llmtest.Sections) {
+		if stream := c.Get("stream"); stream != "" {
+			f.Add([]byte(c.Get("request")), []byte(stream))
 		}
 	})
 	f.Fuzz(func(t *testing.T, body, stream []byte) {
@@ -93,7 +78,7 @@ func FuzzTranslator(f *testing.F) {
 		if err != nil {
 			return
 		}
-		events := translate(t, request, strings.NewReader(string(stream)))
+		events := llmtest.Translate(t, anthropic.NewTranslator(request, "msg_0"), strings.NewReader(string(stream)))
 		checkOrder(t, events)
 		if strings.Contains(events, "event: error\n") {
 			return // the stream was broken, and says so
@@ -162,14 +147,14 @@ func after(n string) string {
 
 // Whatever a server of Messages sends, whole or as a stream.
 func FuzzAccumulator(f *testing.F) {
-	cases(f, func(c *sections) {
-		f.Add([]byte(c.get("events")))
-		f.Add([]byte(c.get("message")))
+	llmtest.Cases(f, "testdata/cases", func(c *llmtest.Sections) {
+		f.Add([]byte(c.Get("events")))
+		f.Add([]byte(c.Get("message")))
 	})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var whole, parts anthropic.Accumulator
 		_ = whole.AddWhole(data)
-		_ = gatherStream(string(data), &parts)
+		_ = llmtest.Gather(string(data), &parts)
 		for _, a := range []*openai.Answer{whole.Answer(), parts.Answer()} {
 			if len(a.Choices) != 1 {
 				t.Errorf("%d choices", len(a.Choices))

@@ -1,8 +1,6 @@
 package openai_test
 
 import (
-	"bytes"
-	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -15,18 +13,11 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"agentlightning/internal/jsonx"
+	"agentlightning/llm/internal/llmtest"
 	"agentlightning/llm/openai"
 )
 
 var update = flag.Bool("update", false, "rewrite the files in testdata")
-
-// translator is what all translators do.
-type translator interface {
-	AppendAnswer(dst []byte, a *openai.Answer) ([]byte, error)
-	AppendChunk(dst, data []byte) ([]byte, error)
-	AppendEnd(dst []byte) []byte
-	AppendError(dst []byte, status int, e *openai.Error) []byte
-}
 
 type gatherer interface {
 	Add(data []byte) (openai.Chunk, error)
@@ -38,19 +29,19 @@ type gatherer interface {
 // translated is a dialect that is put as chat completions.
 type translated struct {
 	chat       func(*openai.Request) (*openai.Request, *openai.Error)
-	translator func(*openai.Request) translator
+	translator func(*openai.Request) llmtest.Translator
 	gatherer   func() gatherer
 }
 
 var translations = map[string]translated{
 	"responses": {
 		chat:       openai.ResponsesChat,
-		translator: func(r *openai.Request) translator { return openai.NewResponsesTranslator(r, "0", 9) },
+		translator: func(r *openai.Request) llmtest.Translator { return openai.NewResponsesTranslator(r, "0", 9) },
 		gatherer:   func() gatherer { return &openai.ResponsesAccumulator{} },
 	},
 	"completions": {
 		chat:       openai.CompletionsChat,
-		translator: func(r *openai.Request) translator { return openai.NewCompletionsTranslator(r, "cmpl-0", 9) },
+		translator: func(r *openai.Request) llmtest.Translator { return openai.NewCompletionsTranslator(r, "cmpl-0", 9) },
 		gatherer:   func() gatherer { return &openai.Accumulator{} },
 	},
 }
@@ -61,11 +52,7 @@ var translations = map[string]translated{
 func TestCases(t *testing.T) {
 	t.Parallel()
 	for name, d := range translations {
-		files, err := filepath.Glob("testdata/" + name + "/*.txt")
-		if err != nil || len(files) == 0 {
-			t.Fatalf("%d cases of %s (%v)", len(files), name, err)
-		}
-		for _, file := range files {
+		for _, file := range llmtest.Files(t, "testdata/"+name) {
 			t.Run(name+" "+strings.TrimSuffix(filepath.Base(file), ".txt"), func(t *testing.T) {
 				t.Parallel()
 				d.run(t, file)
@@ -79,23 +66,23 @@ func (d translated) run(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := readSections(raw)
-	request := parse(t, c.get("request"))
+	c := llmtest.ReadSections(raw)
+	request := llmtest.Parse(t, c.Get("request"))
 	chat, refusal := d.chat(request)
-	got := &sections{}
-	got.set("request", c.get("request"))
+	got := &llmtest.Sections{}
+	got.Set("request", c.Get("request"))
 	if refusal != nil {
-		got.set("refusal", string(refusal.AppendJSON(nil)))
+		got.Set("refusal", string(refusal.AppendJSON(nil)))
 	} else {
-		got.set("chat", indent(t, chat.Body()))
+		got.Set("chat", llmtest.Indent(t, chat.Body()))
 	}
-	if stream := c.get("stream"); stream != "" {
-		got.set("stream", stream)
-		events := d.stream(t, request, strings.NewReader(stream))
-		got.set("events", events)
+	if stream := c.Get("stream"); stream != "" {
+		got.Set("stream", stream)
+		events := llmtest.Translate(t, d.translator(request), strings.NewReader(stream))
+		got.Set("events", events)
 		for i := range len(stream) {
 			parts := io.MultiReader(strings.NewReader(stream[:i]), strings.NewReader(stream[i:]))
-			if again := d.stream(t, request, parts); again != events {
+			if again := llmtest.Translate(t, d.translator(request), parts); again != events {
 				t.Fatalf("split after byte %d, the events differ:\n%s", i, cmp.Diff(events, again))
 			}
 		}
@@ -103,8 +90,8 @@ func (d translated) run(t *testing.T, file string) {
 			t.Error(err)
 		}
 	}
-	if answer := c.get("answer"); answer != "" {
-		got.set("answer", answer)
+	if answer := c.Get("answer"); answer != "" {
+		got.Set("answer", answer)
 		gathered, err := openai.ParseAnswer([]byte(answer))
 		if err != nil {
 			t.Fatal(err)
@@ -115,53 +102,27 @@ func (d translated) run(t *testing.T, file string) {
 		} else if err := d.gatherer().AddWhole(body); err != nil {
 			t.Error(err)
 		}
-		got.set("body", string(body))
+		got.Set("body", string(body))
 	}
 	if *update {
-		if err := os.WriteFile(file, got.bytes(), 0o600); err != nil {
+		if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 		return
 	}
-	if diff := cmp.Diff(string(raw), string(got.bytes())); diff != "" {
+	if diff := cmp.Diff(string(raw), string(got.Bytes())); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", file, diff)
-	}
-}
-
-// stream returns the events that a chat completion's stream becomes.
-func (d translated) stream(t testing.TB, request *openai.Request, stream io.Reader) string {
-	t.Helper()
-	translator := d.translator(request)
-	events := openai.NewEventReader(stream)
-	var out []byte
-	for {
-		event, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			return string(out)
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		switch {
-		case len(event.Data) == 0:
-		case event.Done():
-			return string(translator.AppendEnd(out))
-		default:
-			if out, err = translator.AppendChunk(out, event.Data); err != nil {
-				return string(translator.AppendError(out, 502, &openai.Error{Message: err.Error(), Type: openai.TypeServer}))
-			}
-		}
 	}
 }
 
 // sameAnswer returns an error unless a stream says the same before and after.
 func (d translated) sameAnswer(request *openai.Request, chat, events string) error {
 	var was openai.Accumulator
-	if err := gatherStream(chat, &was); err != nil {
+	if err := llmtest.Gather(chat, &was); err != nil {
 		return nil //nolint:nilerr // what cannot be gathered need not be the same
 	}
 	is := d.gatherer()
-	if err := gatherStream(events, is); err != nil {
+	if err := llmtest.Gather(events, is); err != nil {
 		return fmt.Errorf("the events cannot be gathered: %w", err)
 	}
 	want, got := was.Answer(), is.Answer()
@@ -195,101 +156,4 @@ func (d translated) sameAnswer(request *openai.Request, chat, events string) err
 		return fmt.Errorf("%d tool calls became %d", len(calls), len(b.ToolCalls))
 	}
 	return nil
-}
-
-func gatherStream(stream string, to interface {
-	Add(data []byte) (openai.Chunk, error)
-},
-) error {
-	events := openai.NewEventReader(strings.NewReader(stream))
-	for {
-		event, err := events.Next()
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		if len(event.Data) == 0 {
-			continue
-		}
-		chunk, err := to.Add(event.Data)
-		if err != nil || chunk.Last {
-			return err
-		}
-	}
-}
-
-func parse(t testing.TB, body string) *openai.Request {
-	t.Helper()
-	r, err := openai.ParseRequest([]byte(body))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
-// indent breaks a request into a line for each member and message.
-func indent(t testing.TB, body []byte) string {
-	t.Helper()
-	members, err := jsonx.Members(body)
-	if err != nil {
-		t.Fatalf("%s: %v", body, err)
-	}
-	var lines []string
-	for _, m := range members {
-		if m.Key != "messages" {
-			lines = append(lines, m.Key+": "+string(m.Value))
-			continue
-		}
-		messages, err := jsonx.Elements(m.Value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, message := range messages {
-			lines = append(lines, "message: "+string(message))
-		}
-	}
-	return strings.Join(lines, "\n")
-}
-
-// sections are the parts of a case, in order.
-type sections struct{ names, texts []string }
-
-func readSections(raw []byte) *sections {
-	s := &sections{}
-	for line := range bytes.Lines(raw) {
-		text := strings.TrimSuffix(string(line), "\n")
-		if name, ok := strings.CutPrefix(text, "-- "); ok && strings.HasSuffix(name, " --") {
-			s.names = append(s.names, strings.TrimSuffix(name, " --"))
-			s.texts = append(s.texts, "")
-		} else if len(s.texts) > 0 {
-			s.texts[len(s.texts)-1] += string(line)
-		}
-	}
-	return s
-}
-
-func (s *sections) get(name string) string {
-	for i := range s.names {
-		if s.names[i] == name {
-			return s.texts[i]
-		}
-	}
-	return ""
-}
-
-func (s *sections) set(name, text string) {
-	if !strings.HasSuffix(text, "\n") {
-		text += "\n"
-	}
-	s.names, s.texts = append(s.names, name), append(s.texts, text)
-}
-
-func (s *sections) bytes() []byte {
-	var b bytes.Buffer
-	for i := range s.names {
-		b.WriteString("-- " + s.names[i] + " --\n" + s.texts[i])
-	}
-	return b.Bytes()
 }

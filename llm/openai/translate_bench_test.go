@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"agentlightning/llm/internal/llmtest"
 	"agentlightning/llm/openai"
 )
 
@@ -53,7 +54,7 @@ func BenchmarkTranslate(b *testing.B) {
 			data = data[:2000] // it calls no tools
 		}
 		b.Run(d.name, func(b *testing.B) {
-			request := parse(b, d.request)
+			request := llmtest.Parse(b, d.request)
 			translator := translations[d.name].translator(request)
 			b.ReportAllocs()
 			var buf []byte
@@ -93,7 +94,7 @@ func TestLongStreams(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			run := func(events int) time.Duration {
 				begun := time.Now()
-				translator, gather := translations[tt.dialect].translator(parse(t, tt.request)), translations[tt.dialect].gatherer()
+				translator, gather := translations[tt.dialect].translator(llmtest.Parse(t, tt.request)), translations[tt.dialect].gatherer()
 				size := 0
 				take := func(stream []byte) {
 					size += len(stream)

@@ -1,36 +1,19 @@
 package openai_test
 
 import (
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"agentlightning/internal/jsonx"
+	"agentlightning/llm/internal/llmtest"
 	"agentlightning/llm/openai"
 )
-
-// cases calls f with the sections of every case of a dialect.
-func cases(t testing.TB, dialect string, f func(*sections)) {
-	t.Helper()
-	files, err := filepath.Glob("testdata/" + dialect + "/*.txt")
-	if err != nil || len(files) == 0 {
-		t.Fatalf("%d cases (%v)", len(files), err)
-	}
-	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		f(readSections(raw))
-	}
-}
 
 // Whatever a caller sends: what comes of it is a request, and one that is
 // refused says of which member.
 func fuzzChat(f *testing.F, dialect string) {
 	f.Helper()
-	cases(f, dialect, func(c *sections) { f.Add([]byte(c.get("request"))) })
+	llmtest.Cases(f, "testdata/"+dialect, func(c *llmtest.Sections) { f.Add([]byte(c.Get("request"))) })
 	d := translations[dialect]
 	f.Fuzz(func(t *testing.T, body []byte) {
 		request, err := openai.ParseRequest(body)
@@ -61,9 +44,9 @@ func FuzzCompletionsChat(f *testing.F) { fuzzChat(f, "completions") }
 // and say the same as what they were made of.
 func fuzzStream(f *testing.F, dialect string) {
 	f.Helper()
-	cases(f, dialect, func(c *sections) {
-		if stream := c.get("stream"); stream != "" {
-			f.Add([]byte(c.get("request")), []byte(stream))
+	llmtest.Cases(f, "testdata/"+dialect, func(c *llmtest.Sections) {
+		if stream := c.Get("stream"); stream != "" {
+			f.Add([]byte(c.Get("request")), []byte(stream))
 		}
 	})
 	d := translations[dialect]
@@ -72,7 +55,7 @@ func fuzzStream(f *testing.F, dialect string) {
 		if err != nil {
 			return
 		}
-		events := d.stream(t, request, strings.NewReader(string(stream)))
+		events := llmtest.Translate(t, d.translator(request), strings.NewReader(string(stream)))
 		reader := openai.NewEventReader(strings.NewReader(events))
 		for {
 			event, err := reader.Next()
@@ -100,16 +83,16 @@ func FuzzCompletionsStream(f *testing.F) { fuzzStream(f, "completions") }
 
 // Whatever a server of Responses sends, whole or as a stream.
 func FuzzResponsesAccumulator(f *testing.F) {
-	cases(f, "responses", func(c *sections) {
-		f.Add([]byte(c.get("events")))
-		f.Add([]byte(c.get("body")))
+	llmtest.Cases(f, "testdata/responses", func(c *llmtest.Sections) {
+		f.Add([]byte(c.Get("events")))
+		f.Add([]byte(c.Get("body")))
 	})
 	f.Fuzz(func(t *testing.T, data []byte) {
 		var whole, parts openai.ResponsesAccumulator
 		if err := whole.AddWhole(data); err == nil && !whole.Finished() {
 			t.Error("a whole response is not finished")
 		}
-		_ = gatherStream(string(data), &parts)
+		_ = llmtest.Gather(string(data), &parts)
 		for _, a := range []*openai.Answer{whole.Answer(), parts.Answer()} {
 			if len(a.Choices) != 1 {
 				t.Errorf("%d choices", len(a.Choices))
