@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"agentlightning/internal/cli"
+	"agentlightning/storehttp"
 )
 
 // syncBuffer is a buffer that a command writes while the test reads.
@@ -58,6 +59,21 @@ func serveAs(t *testing.T, args ...string) string {
 		}
 	})
 	return awaitURL(t, done, &out, &errs)
+}
+
+// connect returns a client that is closed when the test ends.
+func connect(t *testing.T, url string) *storehttp.Client {
+	t.Helper()
+	client, err := storehttp.NewClient(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := client.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return client
 }
 
 func startServer(ctx context.Context, args []string, out, errs *syncBuffer) chan int {

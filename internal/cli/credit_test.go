@@ -11,7 +11,6 @@ import (
 	agl "agentlightning"
 	"agentlightning/semconv"
 	"agentlightning/store"
-	"agentlightning/storehttp"
 )
 
 // finishedRollout stores a rollout of a group, with two calls of which the
@@ -69,15 +68,7 @@ func finishedRollout(t *testing.T, st store.Store, group string, member int, rew
 func TestCreditPreview(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--db", "memory:")
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	client := connect(t, url)
 	won := finishedRollout(t, client, "0", 0, new(1.0))
 	lost := finishedRollout(t, client, "0", 1, new(0.0))
 	crashed := finishedRollout(t, client, "0", 2, nil)
@@ -158,15 +149,7 @@ func TestCreditPreview(t *testing.T) {
 func TestCreditPreviewRefuses(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--db", "memory:")
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	client := connect(t, url)
 	queued, err := client.EnqueueRollouts(t.Context(), []store.EnqueueRequest{{Input: json.RawMessage(`1`)}})
 	if err != nil {
 		t.Fatal(err)

@@ -5,22 +5,12 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"agentlightning/storehttp"
 )
 
 func TestDatasetExport(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--db", "memory:")
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	client := connect(t, url)
 	won := finishedRollout(t, client, "0", 0, new(1.0))
 	finishedRollout(t, client, "0", 1, new(0.0))
 	finishedRollout(t, client, "0", 2, nil)
@@ -68,15 +58,7 @@ func TestDatasetExport(t *testing.T) {
 func TestDatasetPairsLeftOut(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--db", "memory:")
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() {
-		if err := client.Close(); err != nil {
-			t.Error(err)
-		}
-	}()
+	client := connect(t, url)
 	finishedRollout(t, client, "0", 0, new(1.0))
 	finishedRollout(t, client, "0", 1, new(0.0))
 	finishedRollout(t, client, "1", 0, new(1.0)) // both say the same

@@ -16,7 +16,6 @@ import (
 
 	"agentlightning/semconv"
 	"agentlightning/store"
-	"agentlightning/storehttp"
 )
 
 // TestNoKeyIsStored looks for every key that a server has seen in the files that
@@ -47,11 +46,7 @@ func TestNoKeyIsStored(t *testing.T) {
 	if status, _, stderr := run(t, "models", "add", "added="+backend.URL+"/v1,key_env=ADDED_KEY", "--server", url); status != 0 {
 		t.Fatal(stderr)
 	}
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, url)
 	r, err := client.StartRollout(t.Context(), store.StartRequest{EnqueueRequest: store.EnqueueRequest{Input: json.RawMessage(`1`)}})
 	if err != nil {
 		t.Fatal(err)

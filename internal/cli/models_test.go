@@ -13,7 +13,6 @@ import (
 	"agentlightning/learner/native"
 	"agentlightning/semconv"
 	"agentlightning/store"
-	"agentlightning/storehttp"
 )
 
 func TestModelsCommands(t *testing.T) {
@@ -126,11 +125,7 @@ func TestServeReadsAModelList(t *testing.T) {
 		t.Errorf("after withdrawing, agl models ls = %d %q", status, stdout)
 	}
 	// Resources need not say where the proxy is.
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, url)
 	update, err := client.AddResources(t.Context(), agl.NamedResources{{Name: "llm", Resource: agl.ProxyLLM{Model: "listed"}}})
 	if err != nil || update.Resources[0].Resource.(agl.ProxyLLM).Endpoint != "https://agl.example.com/v1" {
 		t.Errorf("resources are %+v, %v, want the proxy at the public address", update.Resources, err)
@@ -154,11 +149,7 @@ func TestServeTheBuiltInModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	url := serve(t, "--db", "memory:", "--model", "small=builtin:"+dir+",weight=2")
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
+	client := connect(t, url)
 	r, err := client.StartRollout(t.Context(), store.StartRequest{EnqueueRequest: store.EnqueueRequest{Input: json.RawMessage(`1`)}})
 	if err != nil {
 		t.Fatal(err)

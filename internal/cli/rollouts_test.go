@@ -32,11 +32,7 @@ type world struct {
 func newWorld(t *testing.T) *world {
 	t.Helper()
 	w := &world{url: serve(t, "--db", "sqlite:"+filepath.Join(t.TempDir(), "agl.db"))}
-	var err error
-	if w.client, err = storehttp.NewClient(w.url); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = w.client.Close() })
+	w.client = connect(t, w.url)
 	ctx := t.Context()
 	if _, err := w.client.AddResources(ctx, agl.NamedResources{{Name: "main_llm", Resource: agl.ProxyLLM{Endpoint: w.url + "/v1", Model: "policy"}}}); err != nil {
 		t.Fatal(err)
@@ -408,12 +404,7 @@ func TestRolloutsExport(t *testing.T) {
 func TestResources(t *testing.T) {
 	t.Parallel()
 	url := serve(t, "--db", "memory:")
-	client, err := storehttp.NewClient(url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = client.Close() }()
-	w := &world{url: url, client: client}
+	w := &world{url: url, client: connect(t, url)}
 	_, stderr := w.agl(t, 1, "resources", "show")
 	wantParts(t, stderr, "no resources were published")
 	_, stderr = w.agl(t, 1, "resources", "diff")
@@ -423,7 +414,7 @@ func TestResources(t *testing.T) {
 
 	add := func(template, key string) string {
 		t.Helper()
-		u, err := client.AddResources(t.Context(), agl.NamedResources{
+		u, err := w.client.AddResources(t.Context(), agl.NamedResources{
 			{Name: "main", Resource: agl.LLM{Endpoint: "http://x/v1", Model: "m", APIKey: &key, SamplingParameters: []byte(`{"temperature":0.5}`)}},
 			{Name: "prompt", Resource: agl.PromptTemplate{Template: template, Engine: "jinja"}},
 		})
@@ -470,7 +461,7 @@ func TestResources(t *testing.T) {
 	wantParts(t, out, "+++ "+three, "- ", "+ ")
 	out, _ = w.agl(t, 0, "resources", "diff", one, one)
 	wantParts(t, out, "they are the same")
-	if _, err := client.AddResources(t.Context(), agl.NamedResources{{Name: "other", Resource: agl.PromptTemplate{Template: "x", Engine: "poml"}}}); err != nil {
+	if _, err := w.client.AddResources(t.Context(), agl.NamedResources{{Name: "other", Resource: agl.PromptTemplate{Template: "x", Engine: "poml"}}}); err != nil {
 		t.Fatal(err)
 	}
 	out, _ = w.agl(t, 0, "resources", "diff")
