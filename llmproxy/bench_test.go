@@ -62,14 +62,12 @@ func engineLike(n int) http.HandlerFunc {
 	}
 }
 
-// BenchmarkCall compares calls through the proxy, recorded in a memory store,
-// with the same calls sent to the backend directly. Eight callers run at once
-// on parallel; one alone on latency, which reports the median as p50-µs.
-func BenchmarkCall(b *testing.B) {
-	backend := httptest.NewServer(engineLike(64))
-	b.Cleanup(backend.Close)
+// benchProxy starts a proxy before a backend whose model is called m. It returns
+// its base URL and that of an attempt.
+func benchProxy(b *testing.B, backend string) (plain, recorded string) {
+	b.Helper()
 	s := engine.New(memory.New(), engine.Config{})
-	proxy, err := llmproxy.New(llmproxy.Config{Sink: s, Attempts: s, Static: []agl.Model{{Name: "mock", Endpoint: backend.URL + "/v1"}}})
+	proxy, err := llmproxy.New(llmproxy.Config{Sink: s, Attempts: s, Static: []agl.Model{{Name: "m", Endpoint: backend + "/v1"}}})
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -83,14 +81,24 @@ func BenchmarkCall(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	recorded := agl.ProxyLLM{Endpoint: server.URL + "/v1"}.Route(a.RolloutID, a.Attempt.AttemptID).Endpoint
+	plain = server.URL + "/v1"
+	return plain, agl.ProxyLLM{Endpoint: plain}.Route(a.RolloutID, a.Attempt.AttemptID).Endpoint
+}
+
+// BenchmarkCall compares calls through the proxy, recorded in a memory store,
+// with the same calls sent to the backend directly. Eight callers run at once
+// on parallel; one alone on latency, which reports the median as p50-µs.
+func BenchmarkCall(b *testing.B) {
+	backend := httptest.NewServer(engineLike(64))
+	b.Cleanup(backend.Close)
+	plain, recorded := benchProxy(b, backend.URL)
 
 	for _, to := range []struct{ name, base string }{
-		{"direct", backend.URL + "/v1"}, {"plain", server.URL + "/v1"}, {"recorded", recorded},
+		{"direct", backend.URL + "/v1"}, {"plain", plain}, {"recorded", recorded},
 	} {
 		for _, stream := range []bool{false, true} {
 			kind := "whole"
-			body := `{"model":"mock","stream":false,"messages":[{"role":"user","content":"` + strings.Repeat("Say the words. ", 40) + `"}]}`
+			body := `{"model":"m","stream":false,"messages":[{"role":"user","content":"` + strings.Repeat("Say the words. ", 40) + `"}]}`
 			if stream {
 				kind = "stream"
 				body = strings.Replace(body, "false", "true", 1)

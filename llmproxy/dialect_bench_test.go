@@ -1,7 +1,6 @@
 package llmproxy_test
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -10,12 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	agl "agentlightning"
-	"agentlightning/llmproxy"
-	"agentlightning/store"
-	"agentlightning/store/engine"
-	"agentlightning/store/memory"
 )
 
 // BenchmarkDialect measures recorded calls whose answer, of 64 tokens, comes from
@@ -23,22 +16,7 @@ import (
 func BenchmarkDialect(b *testing.B) {
 	backend := httptest.NewServer(onlyChat(engineLike(64)))
 	b.Cleanup(backend.Close)
-	s := engine.New(memory.New(), engine.Config{})
-	proxy, err := llmproxy.New(llmproxy.Config{Sink: s, Attempts: s, Static: []agl.Model{{Name: "m", Endpoint: backend.URL + "/v1"}}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	server := httptest.NewServer(proxy)
-	b.Cleanup(func() {
-		server.Close()
-		_ = proxy.Close()
-		_ = s.Close()
-	})
-	a, err := s.StartRollout(b.Context(), store.StartRequest{EnqueueRequest: store.EnqueueRequest{Input: json.RawMessage(`1`)}})
-	if err != nil {
-		b.Fatal(err)
-	}
-	base := agl.ProxyLLM{Endpoint: server.URL + "/v1"}.Route(a.RolloutID, a.Attempt.AttemptID).Endpoint
+	_, base := benchProxy(b, backend.URL)
 	transport := &http.Transport{MaxIdleConnsPerHost: 64}
 	b.Cleanup(transport.CloseIdleConnections)
 	chat := struct{ name, route, ask, askStream, last string }{"chat", "/chat/completions", ask, askStream, ""}
