@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"strconv"
 
+	"agentlightning/llm/genai"
 	"agentlightning/llm/openai"
 	"agentlightning/semconv"
 )
@@ -173,25 +174,5 @@ func (c *call) checkAnswer() {
 	if !c.recorded() {
 		return
 	}
-	prompt, first, sampled := c.answer.PromptTokenIDs, c.answer.Choices[0].TokenIDs, int64(0)
-	some := prompt != nil
-	all := some
-	for i := range c.answer.Choices {
-		ids := c.answer.Choices[i].TokenIDs
-		some = some || ids != nil
-		all = all && ids != nil
-		sampled += int64(len(ids))
-	}
-	usage := c.answer.Usage
-	switch {
-	case !some:
-		c.problem, c.message = semconv.ProblemTokenIDsMissing, "the backend returned no token ids; it has to support return_token_ids, as vLLM does"
-	case prompt == nil, first == nil:
-		c.problem, c.message = semconv.ProblemTokenIDsIncomplete, "the backend returned token ids of only one of prompt and answer"
-	case usage == nil: // nothing to compare with
-	case int64(len(prompt)) != usage.Prompt:
-		c.problem, c.message = semconv.ProblemTokenIDsIncomplete, fmt.Sprintf("%d prompt token ids, but usage counts %d", len(prompt), usage.Prompt)
-	case all && sampled != usage.Completion:
-		c.problem, c.message = semconv.ProblemTokenIDsIncomplete, fmt.Sprintf("%d token ids in the answer, but usage counts %d", sampled, usage.Completion)
-	}
+	c.problem, c.message = genai.CheckTokenIDs(c.answer)
 }

@@ -134,6 +134,12 @@ var rules = []rule{
 		"internal/jsonx": "unknown fields pass through untouched",
 		"llm/openai":     "what it is translated to and from",
 	}},
+	{"llm/genai", "model calls as attributes of spans", reasons{
+		root:             words,
+		"semconv":        names,
+		"internal/jsonx": "messages and tools without a shape of their own",
+		"llm/openai":     "what was asked and answered",
+	}},
 	{"llm/internal/llmtest", "what the tests of translations share", reasons{
 		"internal/jsonx": "requests are shown a member a line",
 		"llm/openai":     "reads requests and streams",
@@ -142,7 +148,8 @@ var rules = []rule{
 		root:                                  words,
 		"semconv":                             names,
 		"store":                               shapes,
-		"internal/jsonx":                      "reads messages and tools without a shape of their own",
+		"internal/jsonx":                      "reads members without a shape of their own",
+		"llm/genai":                           "writes the spans of calls",
 		"llm/anthropic":                       "speaks with Anthropic's clients",
 		"llm/openai":                          "reads calls and answers",
 		"github.com/prometheus/client_golang": "counts calls where they are made",
