@@ -1,10 +1,13 @@
 package algorithm
 
 import (
+	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"time"
 
 	agl "agentlightning"
@@ -26,7 +29,7 @@ type Run struct {
 // configuration is any value whose JSON is an object; it is kept for people to
 // read and replaces that of a run that is resumed.
 func Begin(ctx context.Context, env Env, name string, config any, seed int64) (*Run, error) {
-	kept, err := json.Marshal(config)
+	kept, err := keptConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("%s: configuration: %w", name, err)
 	}
@@ -48,12 +51,58 @@ func Begin(ctx context.Context, env Env, name string, config any, seed int64) (*
 		return nil, fmt.Errorf("%s: run %s began with seed %d; resume it with that seed instead of %d", name, r.RunID, r.Seed, seed)
 	}
 	r.Run, err = env.Store.UpdateRun(ctx, r.RunID, store.RunUpdate{
-		Status: store.To(agl.RunRunning), Config: store.To(json.RawMessage(kept)), Error: store.To(""),
+		Status: store.To(agl.RunRunning), Config: store.To(kept), Error: store.To(""),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("%s: resume run %s: %w", name, r.RunID, err)
 	}
 	return r, nil
+}
+
+// ConfigCodeVersion is the member of the kept configuration of a run that names
+// the code it last ran with.
+const ConfigCodeVersion = "code_version"
+
+// keptConfig is the configuration as an object, with the version of the code.
+func keptConfig(config any) (json.RawMessage, error) {
+	text, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	if text = bytes.TrimSpace(text); len(text) < 2 || text[0] != '{' {
+		return nil, fmt.Errorf("%s is not an object", text)
+	}
+	version, err := json.Marshal(codeVersion())
+	if err != nil {
+		return nil, err
+	}
+	out := append([]byte(`{"`+ConfigCodeVersion+`":`), version...)
+	if rest := bytes.TrimSpace(text[1:]); rest[0] != '}' {
+		out = append(out, ',')
+	}
+	return append(out, text[1:]...), nil
+}
+
+// codeVersion names the code of this program: its commit, marked when the tree
+// had changes, otherwise the version of its main module.
+func codeVersion() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		return "unknown"
+	}
+	commit, changed := "", ""
+	for _, s := range info.Settings {
+		switch {
+		case s.Key == "vcs.revision":
+			commit = s.Value
+		case s.Key == "vcs.modified" && s.Value == "true":
+			changed = "+changes"
+		}
+	}
+	if commit == "" {
+		return cmp.Or(info.Main.Version, "unknown")
+	}
+	return commit + changed
 }
 
 // Latest returns the checkpoint with the highest step; ok is false when there
@@ -66,9 +115,14 @@ func (r *Run) Latest(ctx context.Context) (c agl.Checkpoint, ok bool, err error)
 	return c, err == nil, err
 }
 
-// Record stores the metrics of a step.
+// Record stores the metrics of a step under their recorded names, see
+// [MetricName], with the number of the step among them.
 func (r *Run) Record(ctx context.Context, step int, values map[string]float64) error {
-	err := r.store.AddStepMetrics(ctx, r.RunID, agl.StepMetrics{Step: step, Time: agl.Seconds(time.Now()), Values: values})
+	kept := map[string]float64{"training/global_step": float64(step)}
+	for name, v := range values {
+		kept[MetricName(r.Algorithm, name)] = v
+	}
+	err := r.store.AddStepMetrics(ctx, r.RunID, agl.StepMetrics{Step: step, Time: agl.Seconds(time.Now()), Values: kept})
 	if err != nil {
 		return fmt.Errorf("metrics of step %d: %w", step, err)
 	}

@@ -100,7 +100,7 @@ func TestLearns(t *testing.T) {
 	if err != nil || len(metrics) != 13 {
 		t.Fatalf("StepMetrics = %d steps, %v, want 13", len(metrics), err)
 	}
-	if got := metrics[1].Values["rows"] + 8*metrics[1].Values["groups_constant"]; got != 32 {
+	if got := metrics[1].Values["training/n_sample"] + 8*metrics[1].Values["training/n_zero_adv_groups"]; got != 32 {
 		t.Errorf("rows and dropped rows of step 1 = %v, want 32", got)
 	}
 }

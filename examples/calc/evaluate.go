@@ -93,7 +93,7 @@ func (e *experiment) conclude(ctx context.Context, env algorithm.Env, p progress
 		return fmt.Errorf("metrics of the warm-up: %w", err)
 	}
 	for _, m := range warmup {
-		r.Seconds += m.Values["seconds"]
+		r.Seconds += m.Values[algorithm.MetricStepSeconds]
 	}
 	return e.fillCurve(ctx, env, p.Training)
 }
@@ -125,10 +125,10 @@ func (e *experiment) fillCurve(ctx context.Context, env algorithm.Env, runID str
 	tokens, seconds := 0.0, 0.0
 	for _, m := range metrics {
 		pt := point{Step: m.Step}
-		if v, ok := m.Values["reward"]; ok {
+		if v, ok := m.Values[algorithm.MetricReward]; ok {
 			pt.Reward = &v
 		}
-		if v, ok := m.Values["accuracy"]; ok {
+		if v, ok := m.Values[algorithm.MetricValidationReward]; ok {
 			pt.Accuracy = &v
 			if m.Step == 0 {
 				e.figures.Before = v
@@ -137,11 +137,11 @@ func (e *experiment) fillCurve(ctx context.Context, env algorithm.Env, runID str
 		}
 		r := &e.figures
 		r.Steps = m.Step
-		r.Rollouts += int(m.Values["rollouts"])
-		r.FailedRollouts += int(m.Values["rollouts_failed"])
-		r.Seconds += m.Values["seconds"]
-		tokens += m.Values["sampled_tokens"]
-		seconds += m.Values["seconds_rollouts"]
+		r.Rollouts += int(m.Values[algorithm.MetricRollouts])
+		r.FailedRollouts += int(m.Values[algorithm.MetricFailed])
+		r.Seconds += m.Values[algorithm.MetricStepSeconds]
+		tokens += m.Values[algorithm.MetricSampledTokens]
+		seconds += m.Values[algorithm.MetricRolloutSeconds]
 		e.figures.Curve = append(e.figures.Curve, pt)
 	}
 	if seconds > 0 {
