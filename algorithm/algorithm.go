@@ -11,6 +11,7 @@ import (
 	"log/slog"
 
 	agl "agentlightning"
+	"agentlightning/algorithm/stage"
 	"agentlightning/store"
 )
 
@@ -36,6 +37,9 @@ type Env struct {
 	InitialResources agl.NamedResources
 	// RunID names a run that is resumed; empty means a new one.
 	RunID string
+	// Watch says when silence is too long, and who is told; without a logger that
+	// is Logger.
+	Watch stage.Config
 	// Logger is never nil.
 	Logger *slog.Logger
 }

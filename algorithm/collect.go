@@ -8,6 +8,7 @@ import (
 	"time"
 
 	agl "agentlightning"
+	"agentlightning/algorithm/stage"
 	"agentlightning/store"
 )
 
@@ -75,6 +76,7 @@ func Collect(ctx context.Context, s store.Store, ids []string, how Collecting) (
 		}
 		if len(still) < len(open) {
 			last = time.Now()
+			stage.Progress(ctx, "%d of %d rollouts finished", len(ids)-len(still), len(ids))
 			if how.OnProgress != nil {
 				how.OnProgress(len(ids)-len(still), len(ids))
 			}

@@ -11,11 +11,15 @@ import (
 	"time"
 
 	agl "agentlightning"
+	"agentlightning/algorithm/stage"
 	"agentlightning/store"
 )
 
 // finishLimit bounds how long a run that ended may take to say so in the store.
 const finishLimit = 10 * time.Second
+
+// noteLimit bounds how long a run may take to say which stage is silent.
+const noteLimit = 5 * time.Second
 
 // Run is the record of one execution in the store: its configuration, the
 // metrics of its steps, and the checkpoints from which it can go on. It is used
@@ -23,6 +27,7 @@ const finishLimit = 10 * time.Second
 type Run struct {
 	agl.Run
 	store store.RunStore
+	watch *stage.Watch
 }
 
 // Begin opens the run that env names, or a new one when it names none. The
@@ -34,6 +39,7 @@ func Begin(ctx context.Context, env Env, name string, config any, seed int64) (*
 		return nil, fmt.Errorf("%s: configuration: %w", name, err)
 	}
 	r := &Run{store: env.Store}
+	r.watch = r.watched(env)
 	if env.RunID == "" {
 		r.Run, err = env.Store.CreateRun(ctx, agl.Run{Algorithm: name, Config: kept, Seed: seed, Status: agl.RunRunning})
 		if err != nil {
@@ -103,6 +109,35 @@ func codeVersion() string {
 		return cmp.Or(info.Main.Version, "unknown")
 	}
 	return commit + changed
+}
+
+// watched is the watch of env, which also keeps in the run what is silent.
+func (r *Run) watched(env Env) *stage.Watch {
+	c := env.Watch
+	c.Logger = cmp.Or(c.Logger, env.Logger)
+	c.OnStall = func(ctx context.Context, s stage.Status, ok bool) {
+		note := s.String()
+		if ok {
+			note = ""
+		}
+		// A store that does not answer may be why nothing moves.
+		ctx, cancel := context.WithTimeout(ctx, noteLimit)
+		defer cancel()
+		if _, err := r.store.UpdateRun(ctx, r.RunID, store.RunUpdate{Error: store.To(note)}); err != nil {
+			env.Logger.WarnContext(ctx, "the run does not say which stage is silent", "run_id", r.RunID, "err", err)
+		}
+		if env.Watch.OnStall != nil {
+			env.Watch.OnStall(ctx, s, ok)
+		}
+	}
+	return stage.New(c)
+}
+
+// Stage does a part of the run under a name, such as [stage.Collect]. What takes
+// long in it calls [stage.Progress]; [Collect] does. While nothing moves, the error
+// of the run in the store says so, although it is running.
+func (r *Run) Stage(ctx context.Context, name string, f func(context.Context) error) error {
+	return r.watch.Do(ctx, name, f)
 }
 
 // Latest returns the checkpoint with the highest step; ok is false when there

@@ -32,6 +32,7 @@ import (
 	"agentlightning/algorithm"
 	"agentlightning/algorithm/internal/journal"
 	"agentlightning/algorithm/prompt"
+	"agentlightning/algorithm/stage"
 	"agentlightning/store"
 )
 
@@ -331,12 +332,16 @@ func pick(tasks []json.RawMessage, indices []int) []json.RawMessage {
 }
 
 func (s *search) complete(ctx context.Context, purpose, model string, in Instruction, data any) (string, error) {
-	answer, err := journal.Do(ctx, s.journal, purpose, func(ctx context.Context) (prompt.Answer, error) {
-		messages, err := render(in, data)
-		if err != nil {
-			return prompt.Answer{}, err
-		}
-		return s.Completer.Complete(ctx, prompt.Request{Model: model, Temperature: *s.Temperature, Messages: messages, Purpose: purpose})
+	var answer prompt.Answer
+	err := s.run.Stage(ctx, purpose, func(ctx context.Context) (err error) {
+		answer, err = journal.Do(ctx, s.journal, purpose, func(ctx context.Context) (prompt.Answer, error) {
+			messages, err := render(in, data)
+			if err != nil {
+				return prompt.Answer{}, err
+			}
+			return s.Completer.Complete(ctx, prompt.Request{Model: model, Temperature: *s.Temperature, Messages: messages, Purpose: purpose})
+		})
+		return err
 	})
 	if err != nil {
 		return "", fmt.Errorf("%s: %w", purpose, err)
@@ -352,7 +357,11 @@ func (s *search) publish(ctx context.Context, p Prompt) error {
 			resources[i].Resource = p.Template
 		}
 	}
-	if _, err := s.env.Store.UpdateResources(ctx, p.Version, resources); err != nil {
+	err := s.run.Stage(ctx, stage.Publish, func(ctx context.Context) error {
+		_, err := s.env.Store.UpdateResources(ctx, p.Version, resources)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("publish prompt %s: %w", p.Version, err)
 	}
 	return nil
@@ -384,7 +393,15 @@ func (s *search) evaluate(ctx context.Context, p Prompt, tasks []json.RawMessage
 	if err != nil {
 		return evaluation{}, fmt.Errorf("evaluate prompt %s: %w", p.Version, err)
 	}
-	finished, err := s.journal.Within(ctx, key+" finished", ids, s.Timeout)
+	name := stage.Collect
+	if mode == agl.ModeVal {
+		name = stage.Validate
+	}
+	var finished []string
+	err = s.run.Stage(ctx, name, func(ctx context.Context) (err error) {
+		finished, err = s.journal.Within(ctx, key+" finished", ids, s.Timeout)
+		return err
+	})
 	if err != nil {
 		return evaluation{}, fmt.Errorf("evaluate prompt %s: %w", p.Version, err)
 	}

@@ -13,6 +13,7 @@ import (
 	agl "agentlightning"
 	"agentlightning/algorithm"
 	"agentlightning/algorithm/internal/journal"
+	"agentlightning/algorithm/stage"
 	"agentlightning/semconv"
 )
 
@@ -142,7 +143,11 @@ func (s *search) publish(ctx context.Context, templates map[string]agl.PromptTem
 			resources[i].Resource = t
 		}
 	}
-	if _, err := s.env.Store.UpdateResources(ctx, resourcesID, resources); err != nil {
+	err := s.run.Stage(ctx, stage.Publish, func(ctx context.Context) error {
+		_, err := s.env.Store.UpdateResources(ctx, resourcesID, resources)
+		return err
+	})
+	if err != nil {
 		return fmt.Errorf("publish candidate %s: %w", resourcesID, err)
 	}
 	return nil
@@ -171,7 +176,12 @@ func (s *search) evaluate(ctx context.Context, templates map[string]agl.PromptTe
 		}
 	}
 	if len(requests) > 0 {
-		if err := s.execute(ctx, templates, requests, missing); err != nil {
+		name := stage.Collect
+		if mode == agl.ModeVal {
+			name = stage.Validate
+		}
+		err := s.run.Stage(ctx, name, func(ctx context.Context) error { return s.execute(ctx, templates, requests, missing) })
+		if err != nil {
 			return nil, fmt.Errorf("evaluate candidate %s: %w", candidate, err)
 		}
 	}

@@ -27,6 +27,7 @@ import (
 	"agentlightning/algorithm"
 	"agentlightning/algorithm/internal/journal"
 	"agentlightning/algorithm/prompt"
+	"agentlightning/algorithm/stage"
 )
 
 // Name is the name of the algorithm in its runs.
@@ -347,11 +348,18 @@ func (s *search) fail(cause error) error {
 // rewrite asks for a new text of a component; nil when there is no usable one.
 func (s *search) rewrite(ctx context.Context, parent *Candidate, component string, batch []trial) (map[string]agl.PromptTemplate, error) {
 	// What a call took counts also when it failed; failures are not recorded.
-	got, err := journal.Do(ctx, s.journal, "reflect", func(ctx context.Context) (prompt.Answer, error) {
-		return s.Completer.Complete(ctx, s.request(parent, component, batch))
+	var got prompt.Answer
+	err := s.run.Stage(ctx, stage.Reflect, func(ctx context.Context) (err error) {
+		got, err = journal.Do(ctx, s.journal, "reflect", func(ctx context.Context) (prompt.Answer, error) {
+			return s.Completer.Complete(ctx, s.request(parent, component, batch))
+		})
+		return err
 	})
 	if err != nil && ctx.Err() != nil {
 		return nil, context.Cause(ctx)
+	}
+	if errors.Is(err, stage.ErrStuck) {
+		return nil, err
 	}
 	s.state.Spent.Calls++
 	s.state.Spent.Tokens += got.InputTokens + got.OutputTokens

@@ -23,6 +23,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
+	"agentlightning/algorithm/stage"
 	"agentlightning/learner"
 )
 
@@ -91,7 +92,11 @@ func (t *training) train(ctx context.Context) error {
 		return err
 	}
 	if len(t.Resources) > 0 {
-		if _, err := t.env.Store.AddResources(ctx, t.Resources); err != nil {
+		err := t.run.Stage(ctx, stage.Publish, func(ctx context.Context) error {
+			_, err := t.env.Store.AddResources(ctx, t.Resources)
+			return err
+		})
+		if err != nil {
 			return fmt.Errorf("publish resources: %w", err)
 		}
 	}
@@ -139,7 +144,8 @@ func (t *training) restore(ctx context.Context) (int, error) {
 func (t *training) begin(ctx context.Context) error {
 	started := time.Now()
 	s := Step{Of: t.Steps, Metrics: map[string]float64{}}
-	if err := t.validate(ctx, 0, &s); err != nil {
+	err := t.run.Stage(ctx, stage.Validate, func(ctx context.Context) error { return t.validate(ctx, 0, &s) })
+	if err != nil {
 		return err
 	}
 	return t.complete(ctx, s, started)
@@ -148,7 +154,12 @@ func (t *training) begin(ctx context.Context) error {
 func (t *training) step(ctx context.Context, number int, first bool) error {
 	started := time.Now()
 	s := Step{Number: number, Of: t.Steps, Metrics: map[string]float64{}}
-	outcomes, groups, err := t.gather(ctx, number)
+	var outcomes []algorithm.Outcome
+	var groups []string
+	err := t.run.Stage(ctx, stage.Collect, func(ctx context.Context) (err error) {
+		outcomes, groups, err = t.gather(ctx, number)
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -162,7 +173,7 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	if t.ShuffleRewards {
 		b.shuffle(rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x5eed)))
 	}
-	if err := b.assign(ctx); err != nil {
+	if err := t.run.Stage(ctx, stage.Score, b.assign); err != nil {
 		return err
 	}
 	rows, err := b.rows(rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x0dd)))
@@ -172,11 +183,16 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	stats := b.stats
 	trained := time.Now()
 	if len(rows) > 0 {
-		metrics, err := t.Learner.Update(ctx, learner.Batch{Rows: rows, Options: learner.Options{
+		batch := learner.Batch{Rows: rows, Options: learner.Options{
 			Objective: learner.PolicyGradient, LearningRate: t.LearningRate.At(number, t.Steps),
 			Epochs: t.Epochs, Minibatch: t.Minibatch, Loss: t.Method.Loss, Critic: t.Method.criticOptions(),
 			MaxGradNorm: t.MaxGradNorm, Seed: t.Seed + int64(number),
-		}})
+		}}
+		var metrics learner.Metrics
+		err := t.run.Stage(ctx, stage.Update, func(ctx context.Context) (err error) {
+			metrics, err = t.Learner.Update(ctx, batch)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("update: %w", err)
 		}
@@ -204,7 +220,8 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	s.Metrics["rollouts_per_second"] = float64(len(outcomes)) / waited.Seconds()
 
 	if number == t.Steps || t.ValidateEvery > 0 && number%t.ValidateEvery == 0 {
-		if err := t.validate(ctx, number, &s); err != nil {
+		err := t.run.Stage(ctx, stage.Validate, func(ctx context.Context) error { return t.validate(ctx, number, &s) })
+		if err != nil {
 			return err
 		}
 	}
@@ -220,8 +237,11 @@ func (t *training) complete(ctx context.Context, s Step, started time.Time) erro
 	}
 	t.score = s.Accuracy
 	if t.Checkpoints != "" {
-		var err error
-		if t.path, err = t.kept.Save(ctx, t.Learner, s.Number, s.Accuracy); err != nil {
+		err := t.run.Stage(ctx, stage.Checkpoint, func(ctx context.Context) (err error) {
+			t.path, err = t.kept.Save(ctx, t.Learner, s.Number, s.Accuracy)
+			return err
+		})
+		if err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"agentlightning/algorithm"
+	"agentlightning/algorithm/stage"
 	"agentlightning/learner"
 )
 
@@ -142,10 +143,14 @@ func (c Config) train(ctx context.Context, run *algorithm.Run) error {
 			Objective: learner.Imitation, LearningRate: c.LearningRate.At(step, c.Steps),
 			MaxGradNorm: c.MaxGradNorm, Seed: c.Seed + int64(step),
 		}}
-		if err := c.Preference.prepare(ctx, &batch); err != nil {
-			return fmt.Errorf("sft: step %d: %w", step, err)
-		}
-		metrics, err := c.Learner.Update(ctx, batch)
+		var metrics learner.Metrics
+		err := run.Stage(ctx, stage.Update, func(ctx context.Context) (err error) {
+			if err := c.Preference.prepare(ctx, &batch); err != nil {
+				return err
+			}
+			metrics, err = c.Learner.Update(ctx, batch)
+			return err
+		})
 		if err != nil {
 			return fmt.Errorf("sft: step %d: %w", step, err)
 		}
@@ -154,11 +159,14 @@ func (c Config) train(ctx context.Context, run *algorithm.Run) error {
 			return fmt.Errorf("sft: %w", err)
 		}
 		if c.Checkpoints != "" && (step == c.Steps || c.CheckpointEvery > 0 && step%c.CheckpointEvery == 0) {
-			path, err := kept.Save(ctx, c.Learner, step, nil)
+			err := run.Stage(ctx, stage.Checkpoint, func(ctx context.Context) error {
+				path, err := kept.Save(ctx, c.Learner, step, nil)
+				if err != nil {
+					return err
+				}
+				return run.Checkpoint(ctx, step, path, nil, struct{}{})
+			})
 			if err != nil {
-				return fmt.Errorf("sft: %w", err)
-			}
-			if err := run.Checkpoint(ctx, step, path, nil, struct{}{}); err != nil {
 				return fmt.Errorf("sft: %w", err)
 			}
 		}

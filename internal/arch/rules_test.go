@@ -25,6 +25,7 @@ const (
 	contract = "speaks to a store, whichever it is"
 	shapes   = "requests, pages and errors of the contract"
 	assembly = "puts it behind the port"
+	silence  = "silence has a name"
 	everyone = "the command line knows every technology"
 )
 
@@ -201,9 +202,11 @@ var rules = []rule{
 	{"learner/native/internal/kernel", "matrix products, chosen for the processor at run time", reasons{
 		"golang.org/x/sys": "what the processor can do",
 	}},
+	{"algorithm/stage", "names for the parts of a run, and a watch that says which one is silent", nil},
 	{"algorithm", "the contract of whatever makes agents better, and what algorithms share", reasons{
-		root:    words,
-		"store": contract,
+		root:              words,
+		"algorithm/stage": "names what a run waits for",
+		"store":           contract,
 	}},
 	{"algorithm/baseline", "runs every task once, learns nothing", reasons{
 		root:        words,
@@ -211,24 +214,27 @@ var rules = []rule{
 		"store":     contract,
 	}},
 	{"algorithm/sft", "training on rows that are there: imitation and preferences", reasons{
-		"algorithm": "implements the contract",
-		"learner":   "updates the weights",
+		"algorithm":       "implements the contract",
+		"algorithm/stage": silence,
+		"learner":         "updates the weights",
 	}},
 	{"algorithm/pg", "policy gradients: GRPO, PPO and their kin", reasons{
-		root:             words,
-		"adapter":        "model calls of an attempt as training rows",
-		"adapter/credit": "what each call earned",
-		"algorithm":      "implements the contract",
-		"learner":        "updates the weights",
-		"rl":             "advantages, corrections, losses",
-		"store":          contract,
+		root:              words,
+		"adapter":         "model calls of an attempt as training rows",
+		"adapter/credit":  "what each call earned",
+		"algorithm":       "implements the contract",
+		"algorithm/stage": silence,
+		"learner":         "updates the weights",
+		"rl":              "advantages, corrections, losses",
+		"store":           contract,
 	}},
 
 	{"algorithm/internal/journal", "what was paid for in a step, recorded before it is used", reasons{
-		root:        words,
-		"semconv":   names,
-		"algorithm": "records in runs, asks for rollouts",
-		"store":     contract,
+		root:              words,
+		"semconv":         names,
+		"algorithm":       "records in runs, asks for rollouts",
+		"algorithm/stage": silence,
+		"store":           contract,
 	}},
 	{"algorithm/prompt", "what optimisers of prompts share: templates that stay intact, feedback of spans", reasons{
 		root:      words,
@@ -244,6 +250,7 @@ var rules = []rule{
 		"algorithm":                  "implements the contract",
 		"algorithm/internal/journal": "goes on in the middle of a round",
 		"algorithm/prompt":           "asks for critiques and edits",
+		"algorithm/stage":            silence,
 		"store":                      contract,
 	}},
 	{"algorithm/gepa", "reflection and Pareto fronts over several prompts", reasons{
@@ -252,6 +259,7 @@ var rules = []rule{
 		"algorithm":                  "implements the contract",
 		"algorithm/internal/journal": "goes on in the middle of an iteration",
 		"algorithm/prompt":           "asks for rewrites",
+		"algorithm/stage":            silence,
 		"semconv":                    names,
 	}},
 
@@ -344,7 +352,7 @@ var free = []string{"examples/", "test/"}
 // sdk is what a program of somebody else imports to write agents and algorithms.
 var sdk = []string{
 	"", "semconv", "store", "storehttp", "agent", "tracer", "emit", "runner",
-	"adapter", "adapter/credit", "rl", "learner", "learner/native", "algorithm", "algorithm/baseline", "algorithm/sft", "algorithm/pg",
+	"adapter", "adapter/credit", "rl", "learner", "learner/native", "algorithm", "algorithm/stage", "algorithm/baseline", "algorithm/sft", "algorithm/pg",
 	"algorithm/prompt", "algorithm/apo", "algorithm/gepa",
 	"execution", "trainer",
 }

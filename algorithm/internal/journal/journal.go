@@ -14,6 +14,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
+	"agentlightning/algorithm/stage"
 	"agentlightning/semconv"
 	"agentlightning/store"
 )
@@ -210,8 +211,12 @@ func (j *Journal) Within(ctx context.Context, key string, ids []string, limit ti
 				}
 				return nil, fmt.Errorf("wait for %d rollouts: %w", len(open), err)
 			}
+			before := len(finished)
 			for i := range done {
 				finished[done[i].RolloutID] = true
+			}
+			if len(finished) > before {
+				stage.Progress(ctx, "%d of %d rollouts finished", len(finished), len(ids))
 			}
 			if left <= 0 {
 				break
