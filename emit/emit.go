@@ -2,11 +2,9 @@ package emit
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 
-	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/codes"
 	"go.opentelemetry.io/otel/trace"
 
@@ -64,7 +62,7 @@ func emit(ctx context.Context, c agl.SpanCore, err error, flush bool) error {
 		return fmt.Errorf("%s: %w", c.Name, ErrNoTrace)
 	}
 	at := trace.WithTimestamp(agl.Time(*c.StartTime))
-	_, span := tracer.OTel(ctx).Start(ctx, c.Name, at, trace.WithAttributes(keyValues(c.Attributes)...))
+	_, span := tracer.OTel(ctx).Start(ctx, c.Name, at, trace.WithAttributes(tracer.KeyValues(c.Attributes)...))
 	if c.Status.StatusCode == agl.StatusOK {
 		span.SetStatus(codes.Ok, "")
 	}
@@ -76,38 +74,4 @@ func emit(ctx context.Context, c agl.SpanCore, err error, flush bool) error {
 		return fmt.Errorf("%s: %w", c.Name, err)
 	}
 	return nil
-}
-
-func keyValues(attributes agl.Attributes) []attribute.KeyValue {
-	out := make([]attribute.KeyValue, len(attributes))
-	for i, a := range attributes {
-		out[i] = attribute.KeyValue{Key: attribute.Key(a.Key), Value: otelValue(a.Value)}
-	}
-	return out
-}
-
-// otelValue converts a sanitised value. An integer beyond 64 bits, for which
-// OpenTelemetry has no type, becomes its digits.
-func otelValue(v any) attribute.Value {
-	switch v := v.(type) {
-	case string:
-		return attribute.StringValue(v)
-	case bool:
-		return attribute.BoolValue(v)
-	case int64:
-		return attribute.Int64Value(v)
-	case float64:
-		return attribute.Float64Value(v)
-	case []string:
-		return attribute.StringSliceValue(v)
-	case []bool:
-		return attribute.BoolSliceValue(v)
-	case []int64:
-		return attribute.Int64SliceValue(v)
-	case []float64:
-		return attribute.Float64SliceValue(v)
-	case json.Number:
-		return attribute.StringValue(v.String())
-	}
-	return attribute.StringValue(fmt.Sprint(v))
 }

@@ -47,7 +47,7 @@ func Start(ctx context.Context, name string, options ...Option) (context.Context
 	}
 	// Operation.End ends the span.
 	ctx, span := tracer.OTel(ctx).Start(ctx, semconv.SpanOperation, //nolint:spancheck // see above
-		trace.WithAttributes(keyValues(flat)...))
+		trace.WithAttributes(tracer.KeyValues(flat)...))
 	return ctx, &Operation{span: span}, nil //nolint:spancheck // see above
 }
 
@@ -83,7 +83,7 @@ func (o *Operation) record(key string, value any) error {
 	if o.ended {
 		return fmt.Errorf("%s: the operation has ended", key)
 	}
-	o.span.SetAttributes(keyValues(flat)...)
+	o.span.SetAttributes(tracer.KeyValues(flat)...)
 	return nil
 }
 

@@ -114,7 +114,7 @@ func (b *backend) authorize(h http.Header) {
 func (b *backend) spared(now time.Time) []string {
 	var fields []string
 	if k := b.kind; k == agl.BackendOpenAI || k == agl.BackendAzure || k == agl.BackendAnthropic {
-		fields = []string{fieldTokenIDs} // they refuse what they do not know
+		fields = []string{openai.FieldTokenIDs} // they refuse what they do not know
 	}
 	if r := b.refuses.Load(); r != nil && now.Before(r.until) {
 		fields = slices.Concat(fields, r.fields)

@@ -132,7 +132,7 @@ func (c *call) planFor(b *backend) (*plan, *openai.Error) {
 		case c.recorded():
 			p.capture = d.capture(c.req)
 		case b.TPM > 0:
-			p.capture = captureUsage(c.req)
+			p.capture = openai.CaptureUsage(c.req)
 		}
 		if c.r.URL.RawQuery != "" && d != chatCompletions {
 			p.route += "?" + c.r.URL.RawQuery
@@ -158,7 +158,7 @@ func (c *call) planFor(b *backend) (*plan, *openai.Error) {
 	if c.recorded() {
 		p.capture = chat.capture(ask)
 	} else {
-		p.capture = captureUsage(ask)
+		p.capture = openai.CaptureUsage(ask)
 	}
 	return p, nil
 }

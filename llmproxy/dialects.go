@@ -2,7 +2,6 @@ package llmproxy
 
 import (
 	agl "agentlightning"
-	"agentlightning/internal/jsonx"
 	"agentlightning/llm/anthropic"
 	"agentlightning/llm/openai"
 )
@@ -22,7 +21,7 @@ var chatCompletions = &dialect{
 	route:            "/chat/completions",
 	operation:        "chat",
 	spoken:           notAnthropic,
-	capture:          captureChat,
+	capture:          openai.CaptureChat,
 	gather:           func() gatherer { return &openai.Accumulator{} },
 	appendError:      appendOpenAIError,
 	appendErrorEvent: appendOpenAIErrorEvent,
@@ -36,7 +35,7 @@ var completions = &dialect{
 	operation: "text_completion",
 	spoken:    notAnthropic,
 	unsure:    true,
-	capture:   captureCompletion,
+	capture:   openai.CaptureCompletion,
 	gather:    func() gatherer { return &openai.Accumulator{} },
 	chat:      openai.CompletionsChat,
 	translate: func(c *call) translator {
@@ -99,36 +98,6 @@ var embeddings = &dialect{
 	gather:           func() gatherer { return &countGatherer{} },
 	appendError:      appendOpenAIError,
 	appendErrorEvent: appendOpenAIErrorEvent,
-}
-
-// The fields that the proxy adds to recorded calls.
-const (
-	fieldTokenIDs      = "return_token_ids"
-	fieldLogprobs      = "logprobs"
-	fieldStreamOptions = "stream_options"
-)
-
-func captureChat(req *openai.Request) []openai.Edit {
-	return append([]openai.Edit{
-		{Key: fieldTokenIDs, Value: []byte("true")}, {Key: fieldLogprobs, Value: []byte("true")},
-	}, captureUsage(req)...)
-}
-
-// captureCompletion asks for the log-probabilities of the tokens sampled where
-// the caller does not ask for those and more.
-func captureCompletion(req *openai.Request) []openai.Edit {
-	edits := []openai.Edit{{Key: fieldTokenIDs, Value: []byte("true")}}
-	if kind := jsonx.KindOf(req.Raw(fieldLogprobs)); kind != jsonx.Number {
-		edits = append(edits, openai.Edit{Key: fieldLogprobs, Value: []byte("1")})
-	}
-	return append(edits, captureUsage(req)...)
-}
-
-func captureUsage(req *openai.Request) []openai.Edit {
-	if !req.Stream || req.IncludeUsage {
-		return nil
-	}
-	return []openai.Edit{{Key: fieldStreamOptions, Value: req.UsageOptions()}}
 }
 
 func appendOpenAIError(dst []byte, _ int, e *openai.Error) []byte { return e.AppendJSON(dst) }

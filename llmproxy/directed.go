@@ -106,7 +106,7 @@ func (d *Directed) dialect(of *dialect) *dialect {
 		}
 	}
 	own.capture = func(req *openai.Request) []openai.Edit {
-		return slices.Concat(d.Capture, captureUsage(req))
+		return slices.Concat(d.Capture, openai.CaptureUsage(req))
 	}
 	return &own
 }

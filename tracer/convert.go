@@ -2,6 +2,7 @@ package tracer
 
 import (
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"time"
@@ -126,4 +127,38 @@ func seconds(t time.Time) *float64 {
 		return nil
 	}
 	return &f
+}
+
+// KeyValues puts attributes as OpenTelemetry has them. An integer beyond 64
+// bits, for which it has no type, becomes its digits.
+func KeyValues(attributes agl.Attributes) []attribute.KeyValue {
+	out := make([]attribute.KeyValue, len(attributes))
+	for i, a := range attributes {
+		out[i] = attribute.KeyValue{Key: attribute.Key(a.Key), Value: otelValue(a.Value)}
+	}
+	return out
+}
+
+func otelValue(v any) attribute.Value {
+	switch v := v.(type) {
+	case string:
+		return attribute.StringValue(v)
+	case bool:
+		return attribute.BoolValue(v)
+	case int64:
+		return attribute.Int64Value(v)
+	case float64:
+		return attribute.Float64Value(v)
+	case []string:
+		return attribute.StringSliceValue(v)
+	case []bool:
+		return attribute.BoolSliceValue(v)
+	case []int64:
+		return attribute.Int64SliceValue(v)
+	case []float64:
+		return attribute.Float64SliceValue(v)
+	case json.Number:
+		return attribute.StringValue(v.String())
+	}
+	return attribute.StringValue(fmt.Sprint(v))
 }
