@@ -236,35 +236,37 @@ func (tr *Trace) writeBatch(ctx context.Context) error {
 // processor receives the spans of the SDK for a trace.
 type processor Trace
 
-func (p *processor) OnStart(context.Context, sdktrace.ReadWriteSpan) {
-	p.mu.Lock()
-	p.open++
-	p.mu.Unlock()
+func (p *processor) OnStart(context.Context, sdktrace.ReadWriteSpan) { (*Trace)(p).started() }
+func (p *processor) OnEnd(s sdktrace.ReadOnlySpan)                   { (*Trace)(p).record(s) }
+func (p *processor) Shutdown(context.Context) error                  { return nil }
+func (p *processor) ForceFlush(context.Context) error                { return nil }
+
+func (tr *Trace) started() {
+	tr.mu.Lock()
+	tr.open++
+	tr.mu.Unlock()
 }
 
-func (p *processor) OnEnd(s sdktrace.ReadOnlySpan) {
-	span := convert(s, p.rolloutID, p.attemptID, p.root.context.SpanID())
-	p.mu.Lock()
-	p.open--
-	late := p.ended
+func (tr *Trace) record(s sdktrace.ReadOnlySpan) {
+	span := convert(s, tr.rolloutID, tr.attemptID, tr.root.context.SpanID())
+	tr.mu.Lock()
+	tr.open--
+	late := tr.ended
 	if !late {
-		p.recorded = append(p.recorded, span)
+		tr.recorded = append(tr.recorded, span)
 	}
-	n := len(p.recorded) - p.written
-	p.mu.Unlock()
+	n := len(tr.recorded) - tr.written
+	tr.mu.Unlock()
 	switch {
 	case late:
-		p.cfg.Logger.Warn("span ended after its trace and is lost", "rollout_id", p.rolloutID,
-			"attempt_id", p.attemptID, "span_id", span.SpanID, "name", span.Name)
-	case n >= p.cfg.BatchSize:
-		signal(p.full)
+		tr.cfg.Logger.Warn("span ended after its trace and is lost", "rollout_id", tr.rolloutID,
+			"attempt_id", tr.attemptID, "span_id", span.SpanID, "name", span.Name)
+	case n >= tr.cfg.BatchSize:
+		signal(tr.full)
 	case n == 1:
-		signal(p.waiting)
+		signal(tr.waiting)
 	}
 }
-
-func (p *processor) Shutdown(context.Context) error   { return nil }
-func (p *processor) ForceFlush(context.Context) error { return nil }
 
 // signal leaves a token unless one is there already.
 func signal(c chan struct{}) {

@@ -112,6 +112,15 @@ var rules = []rule{
 		"store":                    shapes,
 		"go.opentelemetry.io/otel": "the standard's SDK",
 	}},
+	{"tracer/modelcall", "records the model calls of a Go program in its HTTP client", reasons{
+		root:                       words,
+		"semconv":                  names,
+		"llm/anthropic":            "reads calls and answers",
+		"llm/genai":                "writes the spans of calls",
+		"llm/openai":               "reads calls and answers",
+		"tracer":                   "finds the attempt of a context",
+		"go.opentelemetry.io/otel": "spans are made by the standard's SDK",
+	}},
 	{"emit", "spans that people write: rewards, messages, objects", reasons{
 		root:                       words,
 		"semconv":                  names,
@@ -351,10 +360,30 @@ var free = []string{"examples/", "test/"}
 
 // sdk is what a program of somebody else imports to write agents and algorithms.
 var sdk = []string{
-	"", "semconv", "store", "storehttp", "agent", "tracer", "emit", "runner",
-	"adapter", "adapter/credit", "rl", "learner", "learner/native", "algorithm", "algorithm/stage", "algorithm/baseline", "algorithm/sft", "algorithm/pg",
-	"algorithm/prompt", "algorithm/apo", "algorithm/gepa",
-	"execution", "trainer",
+	"",
+	"semconv",
+	"store",
+	"storehttp",
+	"agent",
+	"tracer",
+	"tracer/modelcall",
+	"emit",
+	"runner",
+	"adapter",
+	"adapter/credit",
+	"rl",
+	"learner",
+	"learner/native",
+	"algorithm",
+	"algorithm/stage",
+	"algorithm/baseline",
+	"algorithm/sft",
+	"algorithm/pg",
+	"algorithm/prompt",
+	"algorithm/apo",
+	"algorithm/gepa",
+	"execution",
+	"trainer",
 }
 
 // reaches are statements about everything that an import pulls in.
