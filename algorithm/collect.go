@@ -65,7 +65,7 @@ func Collect(ctx context.Context, s store.Store, ids []string, how Collecting) (
 			}
 			return nil, fmt.Errorf("wait for %d rollouts: %w", len(open), err)
 		}
-		if err := read(ctx, s, done, outcomes); err != nil {
+		if err := read(ctx, s, done, agl.DefaultRewardSet, outcomes); err != nil {
 			return nil, err
 		}
 		still := make([]string, 0, len(open))
@@ -93,8 +93,8 @@ func Collect(ctx context.Context, s store.Store, ids []string, how Collecting) (
 	return out, nil
 }
 
-// read adds the outcomes of finished rollouts.
-func read(ctx context.Context, s store.Store, done []agl.Rollout, outcomes map[string]Outcome) error {
+// read adds the outcomes of finished rollouts, with the rewards of a set.
+func read(ctx context.Context, s store.Store, done []agl.Rollout, set string, outcomes map[string]Outcome) error {
 	if len(done) == 0 {
 		return nil
 	}
@@ -115,7 +115,7 @@ func read(ctx context.Context, s store.Store, done []agl.Rollout, outcomes map[s
 		if err != nil {
 			return fmt.Errorf("read the spans of rollout %s: %w", r.RolloutID, err)
 		}
-		o := Outcome{Rollout: r, Spans: spans.Items}
+		o := Outcome{Rollout: r, Spans: agl.InRewardSet(spans.Items, set)}
 		if r.Status != agl.RolloutSucceeded {
 			o.Failure = failure(r)
 		} else if o.Reward, err = agl.FinalReward(o.Spans); err != nil {

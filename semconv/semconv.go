@@ -12,6 +12,7 @@ const (
 	SpanException  = "agentlightning.exception"  // exceptions
 	SpanOperation  = "agentlightning.operation"  // functions and blocks of code
 	SpanVirtual    = "agentlightning.virtual"    // spans made from attributes alone
+	SpanRescore    = "agentlightning.rescore"    // rewards of a named set, computed after the attempt
 	SpanModelCall  = "openai.chat.completion"    // one call of a model, whatever its dialect
 
 	// SpanEvent is the prefix of the spans of events of the 1.0 protocol; the
@@ -70,6 +71,19 @@ const (
 	MetadataGroup  = "agl.group"
 	MetadataMember = "agl.member"
 	MetadataSeed   = "agl.seed" // integer from which an agent derives the seeds of its model calls
+)
+
+// Attributes of the spans named [SpanRescore]. None of their keys begins like one
+// of a reward, so that readers that know the default set only pass over them.
+const (
+	RescoreSet    = "agentlightning.rescore.set"           // name of the set
+	RescoreReward = "agentlightning.rescore.reward"        // prefix of reward dimensions, as Reward
+	RescoreScorer = "agentlightning.rescore.scorer"        // what computed it, in words
+	RescoreDigest = "agentlightning.rescore.scorer_digest" // tells two scorers apart
+	RescoreNote   = "agentlightning.rescore.note"          // what a judge said beside the number
+	RescoreInput  = "agentlightning.rescore.input_tokens"  // that a judge read for it
+	RescoreOutput = "agentlightning.rescore.output_tokens" // that a judge wrote for it
+	RescoreCost   = "agentlightning.rescore.cost"          // what the judge took for it
 )
 
 // PrimaryReward is the name of the reward dimension that training reads.

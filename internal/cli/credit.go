@@ -15,6 +15,7 @@ import (
 	agl "agentlightning"
 	"agentlightning/adapter/credit"
 	"agentlightning/adapter/credit/expr"
+	"agentlightning/algorithm"
 	"agentlightning/rl"
 	"agentlightning/store"
 )
@@ -35,6 +36,7 @@ type previewOptions struct {
 	rules  []string
 	how    rl.AdvantageConfig
 	alone  bool
+	set    string
 	asJSON bool
 }
 
@@ -67,6 +69,7 @@ func newCreditPreview() *cobra.Command {
 	f.StringVar((*string)(&o.how.OnFailure), "on-failure", string(rl.DropFailed), "what failed rollouts are worth: drop, keep or zero")
 	f.BoolVar(&o.how.KeepConstant, "keep-constant", false, "keep groups whose rewards are all equal")
 	f.BoolVar(&o.alone, "alone", false, "read the given rollouts only, not the rest of their groups")
+	bindRewardSet(cmd, &o.set)
 	f.BoolVar(&o.asJSON, "json", false, "one JSON object a call and line")
 	return cmd
 }
@@ -83,7 +86,7 @@ func previewCredit(cmd *cobra.Command, ids []string, o *previewOptions) (err err
 	if len(o.rules) > 2 {
 		return usageError{fmt.Errorf("--rule: %d rules: give one, or two to compare", len(o.rules))}
 	}
-	if err := o.how.Validate(); err != nil {
+	if err := errors.Join(o.how.Validate(), checkRewardSet(o.set)); err != nil {
 		return usageError{err}
 	}
 	rules := make([]credit.Rule, len(o.rules))
@@ -98,7 +101,7 @@ func previewCredit(cmd *cobra.Command, ids []string, o *previewOptions) (err err
 		return err
 	}
 	defer func() { err = errors.Join(err, st.Close()) }()
-	rollouts, err := readGroups(ctx, st, ids, o.alone)
+	rollouts, err := readGroups(ctx, st, ids, o.alone, o.set)
 	if err != nil {
 		return err
 	}
@@ -138,16 +141,8 @@ func placeOf(r *agl.Rollout) place {
 	return p
 }
 
-// name is the group of a rollout: that of its run, or its task.
-func (p place) name(r *agl.Rollout) string {
-	if p == (place{}) {
-		return "task " + short(string(r.Input), 60)
-	}
-	return fmt.Sprintf("run %s, step %s, group %s", p.RunID, p.Step, p.Group)
-}
-
 // readGroups reads the rollouts and, unless alone, the rest of their groups.
-func readGroups(ctx context.Context, st store.Store, ids []string, alone bool) ([]credit.Rollout, error) {
+func readGroups(ctx context.Context, st store.Store, ids []string, alone bool, set string) ([]credit.Rollout, error) {
 	var out []credit.Rollout
 	seen := map[string]bool{}
 	add := func(r *agl.Rollout, asked bool) error {
@@ -161,7 +156,7 @@ func readGroups(ctx context.Context, st store.Store, ids []string, alone bool) (
 			}
 			return nil
 		}
-		read, err := readRollout(ctx, st, r)
+		read, err := readRollout(ctx, st, r, set)
 		out = append(out, read)
 		return err
 	}
@@ -190,7 +185,8 @@ func readGroups(ctx context.Context, st store.Store, ids []string, alone bool) (
 	return out, nil
 }
 
-func readRollout(ctx context.Context, st store.Store, r *agl.Rollout) (credit.Rollout, error) {
+// readRollout reads a rollout with the rewards of a set.
+func readRollout(ctx context.Context, st store.Store, r *agl.Rollout, set string) (credit.Rollout, error) {
 	latest := agl.LatestAttempt
 	spans, err := st.QuerySpans(ctx, store.SpanQuery{
 		RolloutID: r.RolloutID, AttemptID: &latest, Paging: store.Paging{SortBy: "sequence_id"},
@@ -198,7 +194,7 @@ func readRollout(ctx context.Context, st store.Store, r *agl.Rollout) (credit.Ro
 	if err != nil {
 		return credit.Rollout{}, fmt.Errorf("spans of rollout %s: %w", r.RolloutID, err)
 	}
-	out := credit.Read(r.RolloutID, placeOf(r).name(r), spans.Items)
+	out := credit.Read(r.RolloutID, algorithm.GroupOf(r), agl.InRewardSet(spans.Items, set))
 	out.Failed = r.Status != agl.RolloutSucceeded
 	return out, nil
 }
@@ -330,7 +326,7 @@ func (p *preview) table(w io.Writer) error {
 		}
 	}
 	for _, g := range groups {
-		fmt.Fprintln(w, g)
+		fmt.Fprintln(w, short(g, 80))
 	}
 	for n, rule := range p.rules {
 		s := p.assigned[n].Stats

@@ -55,6 +55,7 @@ type datasetOptions struct {
 	selection  dataset.Selection
 	pairs      dataset.Preferences
 	rule       string
+	set        string
 	advantages rl.AdvantageConfig
 }
 
@@ -95,6 +96,7 @@ func newDatasetExport() *cobra.Command {
 	f.IntVar(&o.pairs.Most, "pairs", 1, "preferences: pairs of a group at the most: best with worst, second with second")
 	f.StringVar(&o.rule, "rule", "", "rows, parquet: rule of credit, as in 'agl credit preview' (default identical)")
 	f.StringVar((*string)(&o.advantages.Estimator), "estimator", "", "rows, parquet: what rewards are compared with: "+joined(rl.Estimators())+" (default grpo)")
+	bindRewardSet(cmd, &o.set)
 	f.BoolVar(&o.advantages.WithoutStd, "without-std", false, "rows, parquet: do not divide by the standard deviation of the group")
 	return cmd
 }
@@ -122,7 +124,7 @@ func (o *datasetOptions) check(cmd *cobra.Command) error {
 			return usageError{fmt.Errorf("--%s: --form %s does not look at it", flag.name, o.form)}
 		}
 	}
-	if err := errors.Join(o.selection.Validate(), o.advantages.Validate()); err != nil {
+	if err := errors.Join(o.selection.Validate(), o.advantages.Validate(), checkRewardSet(o.set)); err != nil {
 		return usageError{err}
 	}
 	if _, err := o.pairs.Select(nil); err != nil {
@@ -206,7 +208,7 @@ func (e *datasetExport) collect(ctx context.Context, whole bool) error {
 		if !r.Status.Terminal() {
 			return nil
 		}
-		read, err := readRollout(ctx, e.store, &r.Rollout)
+		read, err := readRollout(ctx, e.store, &r.Rollout, e.set)
 		if err != nil {
 			return err
 		}

@@ -66,31 +66,57 @@ func newRollouts() *cobra.Command {
 func newRolloutsList(o *clientOptions) *cobra.Command {
 	var (
 		filter rolloutFilter
+		set    string
 		asJSON bool
 	)
 	cmd := &cobra.Command{
-		Use:     "ls",
-		Short:   "List rollouts, the newest first",
-		Example: "  agl rollouts ls --status failed --since 2h\n  agl rollouts ls --limit 0 --json | jq .status",
-		Args:    noArgs,
+		Use:   "ls",
+		Short: "List rollouts, the newest first",
+		Example: "  agl rollouts ls --status failed --since 2h\n  agl rollouts ls --limit 0 --json | jq .status\n" +
+			"  agl rollouts ls --run run-0123456789ab --reward-set strict",
+		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := filter.query(); err != nil {
 				return err
 			}
-			return o.with(func(client *storehttp.Client) error { return listRollouts(cmd, client, &filter, asJSON) })
+			if err := checkRewardSet(set); err != nil {
+				return usageError{err}
+			}
+			if !cmd.Flags().Changed(rewardSetFlag) {
+				set = ""
+			}
+			return o.with(func(client *storehttp.Client) error { return listRollouts(cmd, client, &filter, set, asJSON) })
 		},
 	}
 	filter.bind(cmd, 20)
 	bindTable(cmd)
+	cmd.Flags().StringVar(&set, rewardSetFlag, "", "show the final reward of this set too; default are those that agents gave")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }
 
-func listRollouts(cmd *cobra.Command, client *storehttp.Client, filter *rolloutFilter, asJSON bool) error {
-	list := newListing(cmd, "", "ROLLOUT", "STATUS", "MODE", "ATTEMPT", "WORKER", "STARTED", "TOOK", "TASK")
+// listRollouts lists rollouts, with their rewards of a set unless it is empty.
+func listRollouts(cmd *cobra.Command, client *storehttp.Client, filter *rolloutFilter, set string, asJSON bool) error {
+	head := []string{"ROLLOUT", "STATUS", "MODE", "ATTEMPT", "WORKER", "STARTED", "TOOK"}
+	if set != "" {
+		head = append(head, "REWARD")
+	}
+	list := newListing(cmd, "", append(head, "TASK")...)
 	more, err := filter.each(cmd.Context(), client, func(r *agl.AttemptedRollout) error {
+		var reward *float64
+		if set != "" && r.Attempt != nil {
+			rewards, err := readRewards(cmd.Context(), client, r.RolloutID, r.Attempt.AttemptID)
+			if err != nil {
+				return err
+			}
+			reward = rewards.of(set)
+		}
 		if asJSON {
-			_, err := cmd.OutOrStdout().Write(append(r.AppendJSON(nil), '\n'))
+			line := r.AppendJSON(nil)
+			if set != "" {
+				line = appendReward(line, set, reward)
+			}
+			_, err := cmd.OutOrStdout().Write(append(line, '\n'))
 			return err
 		}
 		attempt, worker := "-", "-"
@@ -100,8 +126,14 @@ func listRollouts(cmd *cobra.Command, client *storehttp.Client, filter *rolloutF
 				worker = *r.Attempt.WorkerID
 			}
 		}
-		list.add(r.RolloutID, string(r.Status), dash(string(r.Mode)), attempt, worker,
-			list.when(r.StartTime), took(r.StartTime, r.EndTime), list.cut(string(r.Input), 60))
+		cells := []string{
+			r.RolloutID, string(r.Status), dash(string(r.Mode)), attempt, worker,
+			list.when(r.StartTime), took(r.StartTime, r.EndTime),
+		}
+		if set != "" {
+			cells = append(cells, number(reward))
+		}
+		list.add(append(cells, list.cut(string(r.Input), 60))...)
 		if list.rows%rolloutsAtATime == 0 {
 			return list.flush()
 		}
@@ -131,13 +163,22 @@ func oneRollout(cmd *cobra.Command, args []string) error {
 }
 
 func newRolloutsShow(o *clientOptions) *cobra.Command {
-	var asJSON bool
+	var (
+		set    string
+		asJSON bool
+	)
 	cmd := &cobra.Command{
 		Use:     "show ROLLOUT",
 		Short:   "Show one rollout: its attempts and what was recorded",
 		Example: "  agl rollouts show ro-0123456789ab",
 		Args:    oneRollout,
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := checkRewardSet(set); err != nil {
+				return usageError{err}
+			}
+			if asJSON && set != "" {
+				return usageError{errors.New("--reward-set: --json writes the spans of all sets")}
+			}
 			return o.with(func(client *storehttp.Client) error {
 				rollout, err := client.Rollout(cmd.Context(), args[0])
 				if err != nil {
@@ -150,11 +191,12 @@ func newRolloutsShow(o *clientOptions) *cobra.Command {
 				if asJSON {
 					return writeRollout(cmd.Context(), cmd.OutOrStdout(), client, &rollout.Rollout, attempts.Items)
 				}
-				return showRollout(cmd, client, &rollout.Rollout, attempts.Items)
+				return showRollout(cmd, client, &rollout.Rollout, attempts.Items, set)
 			})
 		},
 	}
 	bindTable(cmd)
+	cmd.Flags().StringVar(&set, rewardSetFlag, "", "show the rewards of this set only; default are those that agents gave")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object with everything")
 	return cmd
 }
@@ -216,25 +258,29 @@ func writeRollout(ctx context.Context, w io.Writer, s store.Store, r *agl.Rollou
 	return err
 }
 
-func showRollout(cmd *cobra.Command, s store.Store, r *agl.Rollout, attempts []agl.Attempt) error {
+// showRollout shows a rollout with its rewards of a set, or of all when it is
+// empty.
+func showRollout(cmd *cobra.Command, s store.Store, r *agl.Rollout, attempts []agl.Attempt, set string) error {
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "%s  %s  %s\n", r.RolloutID, r.Status, took(r.StartTime, r.EndTime))
 	fmt.Fprintf(w, "task      %s\n", short(string(r.Input), 400))
 	if len(r.Metadata) > 0 {
 		fmt.Fprintf(w, "metadata  %s\n", short(string(r.Metadata), 400))
 	}
-	var final *float64
+	var final rewards
 	for i := range attempts {
 		a := &attempts[i]
 		fmt.Fprintf(w, "\nattempt %d  %s  %s  %s\n", a.SequenceID, a.AttemptID, a.Status, took(a.StartTime, a.EndTime))
 		if len(a.Metadata) > 0 {
 			fmt.Fprintf(w, "  %s\n", short(string(a.Metadata), 400))
 		}
-		final = nil
+		final = rewards{}
 		list := newListing(cmd, "  ", "SPAN", "NAME", "STATUS", "TOOK", "WHAT")
 		err := eachSpan(cmd.Context(), s, r.RolloutID, &a.AttemptID, func(span *agl.Span) error {
-			if value, err := agl.RewardValue(span); err == nil && value != nil {
-				final = value
+			final.add(span)
+			if set != "" {
+				seen := agl.SpanInRewardSet(span, set)
+				span = &seen
 			}
 			list.add(strconv.FormatInt(span.SequenceID, 10), span.Name, string(span.Status.StatusCode), spanTime(span), list.cut(spanNote(span), 80))
 			if list.rows%spansAtATime == 0 {
@@ -246,12 +292,24 @@ func showRollout(cmd *cobra.Command, s store.Store, r *agl.Rollout, attempts []a
 			return err
 		}
 	}
-	if final == nil {
-		_, err := fmt.Fprintln(w, "\nno reward was recorded in the latest attempt")
-		return err
+	fmt.Fprintln(w)
+	shown := final.sets()
+	if set != "" {
+		shown = []string{set}
 	}
-	_, err := fmt.Fprintf(w, "\nreward    %g\n", *final)
-	return err
+	for _, name := range shown {
+		text := "reward    "
+		if name != agl.DefaultRewardSet {
+			text = "reward of set " + name + "  "
+		}
+		value := final.of(name)
+		if value == nil {
+			fmt.Fprintf(w, "no reward was recorded in the latest attempt%s\n", inSet(name))
+			continue
+		}
+		fmt.Fprintf(w, "%s%g\n", text, *value)
+	}
+	return nil
 }
 
 func spanTime(s *agl.Span) string {
@@ -265,6 +323,12 @@ func spanTime(s *agl.Span) string {
 func spanNote(s *agl.Span) string {
 	if v, err := agl.RewardValue(s); err == nil && v != nil {
 		return fmt.Sprintf("reward %g", *v)
+	}
+	if set, ok := agl.RewardSetOf(s); ok {
+		in := agl.SpanInRewardSet(s, set)
+		if v, err := agl.RewardValue(&in); err == nil && v != nil {
+			return fmt.Sprintf("reward %g of set %s", *v, set)
+		}
 	}
 	if s.Status.Description != nil {
 		return *s.Status.Description

@@ -58,11 +58,18 @@ func newRolloutsExport(o *clientOptions) *cobra.Command {
 			if _, err := filter.query(); err != nil {
 				return err
 			}
+			if err := checkRewardSet(e.set); err != nil {
+				return usageError{err}
+			}
+			if rewarded := e.what == "rows" || e.what == "triplets" || e.what == "proxy-triplets"; !rewarded && cmd.Flags().Changed(rewardSetFlag) {
+				return usageError{fmt.Errorf("--reward-set: --what %s does not look at it", e.what)}
+			}
 			return o.with(func(client *storehttp.Client) error { return exportTo(cmd, client, &filter, &e, to) })
 		},
 	}
 	filter.bind(cmd, 0)
 	training.bind(cmd)
+	bindRewardSet(cmd, &e.set)
 	cmd.Flags().StringVar(&e.what, "what", "rollouts", "what to write: "+strings.Join(exportKinds(), ", "))
 	cmd.Flags().BoolVar(&e.all, "all", false, "also rollouts that did not succeed, and rows without a reward")
 	cmd.Flags().StringVar(&to, "to", "", "file to write; it must not exist (default: standard output)")
@@ -75,6 +82,7 @@ type export struct {
 	how    adapter.ExplainConfig
 	tracer adapter.TracerOptions
 	all    bool
+	set    string
 
 	w     *bufio.Writer
 	lines int
@@ -138,7 +146,7 @@ func (e *export) rollout(ctx context.Context, s store.Store, r *agl.AttemptedRol
 	if e.what == "rows" {
 		var recording adapter.Recording
 		if err := eachSpan(ctx, s, r.RolloutID, &r.Attempt.AttemptID, func(span *agl.Span) error {
-			recording.Add(*span)
+			recording.Add(agl.SpanInRewardSet(span, e.set))
 			return nil
 		}); err != nil {
 			return err
@@ -147,7 +155,7 @@ func (e *export) rollout(ctx context.Context, s store.Store, r *agl.AttemptedRol
 	}
 	var spans []agl.Span
 	if err := eachSpan(ctx, s, r.RolloutID, &r.Attempt.AttemptID, func(span *agl.Span) error {
-		spans = append(spans, *span)
+		spans = append(spans, agl.SpanInRewardSet(span, e.set))
 		return nil
 	}); err != nil {
 		return err
