@@ -81,3 +81,8 @@ func (m ByMode) Requires(mode agl.Mode) []Need {
 	}
 	return nil
 }
+
+// UsesToken reports whether the agent of the mode asks for the token of its attempt.
+func (m ByMode) UsesToken(mode agl.Mode) bool {
+	return UsesToken(m.choose(mode == agl.ModeTrain), mode)
+}

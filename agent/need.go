@@ -77,6 +77,21 @@ func (r requiring) Requires(mode agl.Mode) []Need {
 	return r.needs
 }
 
+// TokenUser is an optional power of an [Agent]: it asks for the token of its
+// attempt, which otherwise comes with a model behind the proxy only.
+type TokenUser interface {
+	UsesToken(mode agl.Mode) bool
+}
+
+// UsesToken reports whether an agent asks for the token of its attempt.
+func UsesToken(a Agent, mode agl.Mode) bool {
+	u, ok := a.(TokenUser)
+	return ok && u.UsesToken(mode)
+}
+
+// UsesToken implements [TokenUser].
+func (r requiring) UsesToken(mode agl.Mode) bool { return UsesToken(r.Agent, mode) }
+
 // Check returns a [*ResourcesError] when the resources of a call lack what the
 // agent requires.
 func Check(a Agent, c *Call) error {

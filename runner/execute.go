@@ -150,11 +150,11 @@ type tokenSource interface {
 // spans of an agent that is out of time.
 const tokenSlack = 10 * time.Minute
 
-// token gets the key with which the agent calls models behind the server's
-// proxy, for it must not have the runner's own.
+// token gets the key with which the agent calls models behind the server's proxy,
+// and whatever else of the server it asks for: it must not have the runner's own.
 func (r *Runner) token(ctx context.Context, c *agent.Call) *AttemptError {
 	source, ok := r.cfg.Store.(tokenSource)
-	if !ok || !slices.ContainsFunc(c.Resources, proxied) {
+	if !ok || !slices.ContainsFunc(c.Resources, proxied) && !agent.UsesToken(r.cfg.Agent, c.Rollout.Mode) {
 		return nil
 	}
 	var lifetime time.Duration

@@ -64,6 +64,13 @@ const (
 	LogprobsContent  = "logprobs.content"
 )
 
+// Attributes of messages that hold what a program wrote.
+const (
+	ProgramStream  = "agentlightning.program.stream"  // stdout or stderr
+	ProgramBytes   = "agentlightning.program.bytes"   // how much was written
+	ProgramOmitted = "agentlightning.program.omitted" // how much of it is not in the message, from the middle
+)
+
 // Metadata keys that tie a rollout to the run that asked for it.
 const (
 	MetadataRunID  = "agl.run_id"

@@ -106,6 +106,16 @@ var rules = []rule{
 	{"agent", "what users implement: agents, results, hooks", reasons{
 		root: words,
 	}},
+	{"agent/program", "any command as an agent: one process a rollout, or a pool", reasons{
+		root:            words,
+		"agent":         "implements Agent",
+		"emit":          "keeps what the command writes",
+		"internal/proc": "runs it so that nothing stays",
+		"semconv":       names,
+	}},
+	{"internal/proc", "runs programs of others so that nothing of them stays", reasons{
+		"golang.org/x/sys": "waits for a child and limits it on Linux",
+	}},
 	{"tracer", "records the spans of an attempt", reasons{
 		root:                       words,
 		"semconv":                  names,
@@ -365,6 +375,7 @@ var sdk = []string{
 	"store",
 	"storehttp",
 	"agent",
+	"agent/program",
 	"tracer",
 	"tracer/modelcall",
 	"emit",
