@@ -33,10 +33,18 @@ func (c *Checkpoints) Save(ctx context.Context, l Learner, step int, score *floa
 	if err := l.Save(ctx, dir); err != nil {
 		return "", fmt.Errorf("checkpoint of step %d: %w", step, err)
 	}
-	if score != nil && (!c.haveScore || *score > c.best) {
-		c.best, c.bestStep, c.haveScore = *score, step, true
+	if score != nil {
+		c.Rate(step, *score)
 	}
 	return dir, c.prune()
+}
+
+// Rate tells the score of a step whose checkpoint was saved without one. What is
+// no longer the best is removed with the next save.
+func (c *Checkpoints) Rate(step int, score float64) {
+	if !c.haveScore || score > c.best {
+		c.best, c.bestStep, c.haveScore = score, step, true
+	}
 }
 
 // Restore tells which checkpoint was the best before a run was resumed.

@@ -7,7 +7,7 @@
 // no arithmetic.
 //
 // What only some learners can do is an interface of its own, found by
-// assertion: [Scorer] and [Critic].
+// assertion: [Scorer], [Critic] and [Checker].
 package learner
 
 import (
@@ -99,10 +99,18 @@ type Batch struct {
 // ErrInvalid is returned for a batch or option that a learner cannot honour.
 var ErrInvalid = errors.New("invalid batch")
 
+// Validate returns an error naming the option that is out of range.
+func (o Options) Validate() error {
+	if err := o.validate(); err != nil {
+		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	}
+	return nil
+}
+
 // Validate returns an error naming the first row or option that is out of range.
 func (b Batch) Validate() error {
-	if err := b.Options.validate(); err != nil {
-		return fmt.Errorf("%w: %w", ErrInvalid, err)
+	if err := b.Options.Validate(); err != nil {
+		return err
 	}
 	if b.Options.Objective == Preference && len(b.Rows)%2 != 0 {
 		return fmt.Errorf("%w: %d rows: preferences come in pairs, the chosen answer first", ErrInvalid, len(b.Rows))
@@ -236,4 +244,10 @@ type Critic interface {
 	// Values returns the value before every masked token of each row, one entry a
 	// token, 0 off the mask. Only IDs and Mask are read.
 	Values(ctx context.Context, rows []Row) ([][]float32, error)
+}
+
+// Checker tells before a run whether a learner honours options, so that nothing
+// is paid for an update that will be refused. The error is one of [ErrInvalid].
+type Checker interface {
+	Check(o Options) error
 }

@@ -549,6 +549,9 @@ func (b *batch) finish() {
 // 1e-8 + 1e-5·|first|.
 func Equal(x, first float64) bool { return math.Abs(x-first) <= 1e-8+1e-5*math.Abs(first) }
 
+// Finite reports whether a reward is a number that can be computed with.
+func Finite(x float64) bool { return finite(x) }
+
 func finite(x float64) bool { return !math.IsNaN(x) && !math.IsInf(x, 0) }
 
 func allFinite(xs []float64) bool {

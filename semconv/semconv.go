@@ -78,6 +78,10 @@ const (
 	MetadataGroup  = "agl.group"
 	MetadataMember = "agl.member"
 	MetadataSeed   = "agl.seed" // integer from which an agent derives the seeds of its model calls
+	// MetadataRequest names, within a step, what asked for the rollout.
+	MetadataRequest = "agl.request"
+	// MetadataBaseline is true for a rollout that others are compared with.
+	MetadataBaseline = "agl.baseline"
 )
 
 // Attributes of the spans named [SpanRescore]. None of their keys begins like one

@@ -33,10 +33,19 @@ func (a *arms) logprob(prompt, token int32) float64 {
 	return l[token] - math.Log(math.Exp(l[0])+math.Exp(l[1]))
 }
 
+// greedy is the seed of those who take what is most likely.
+const greedy = -1
+
 func (a *arms) sample(prompt int32, seed int64) (int32, float64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	token := int32(0)
+	if seed == greedy {
+		if a.logits[prompt][1] > a.logits[prompt][0] {
+			token = 1
+		}
+		return token, a.logprob(prompt, token)
+	}
 	if rand.New(rand.NewPCG(uint64(seed), 1)).Float64() > math.Exp(a.logprob(prompt, 0)) {
 		token = 1
 	}
@@ -116,6 +125,9 @@ type workers struct {
 	}
 	// fails tells which rollouts crash; nil means none.
 	fails func(member int) bool
+	// failsGreedy tells in which steps the rollouts that others are compared with
+	// crash.
+	failsGreedy func(step int) bool
 	// failsLate are those that crash after they were rewarded.
 	failsLate func(member int) bool
 	// beside are spans that every attempt records beside its own.
@@ -152,14 +164,16 @@ func (w *workers) start(t *testing.T) {
 func (w *workers) work(ctx context.Context, r agl.AttemptedRollout) error {
 	w.calls.Add(1)
 	var meta struct {
-		Member int   `json:"agl.member"`
-		Seed   int64 `json:"agl.seed"`
+		Step     int   `json:"agl.step"`
+		Member   int   `json:"agl.member"`
+		Seed     int64 `json:"agl.seed"`
+		Baseline bool  `json:"agl.baseline"`
 	}
 	if err := json.Unmarshal(r.Metadata, &meta); err != nil {
 		return err
 	}
 	done := store.AttemptUpdate{Status: store.To(agl.AttemptSucceeded)}
-	if w.fails != nil && r.Mode == agl.ModeTrain && w.fails(meta.Member) {
+	if w.fails != nil && r.Mode == agl.ModeTrain && w.fails(meta.Member) || w.failsGreedy != nil && meta.Baseline && w.failsGreedy(meta.Step) {
 		done = store.AttemptUpdate{
 			Status:   store.To(agl.AttemptFailed),
 			Metadata: store.To(json.RawMessage(`{"error":"the agent crashed"}`)),
@@ -169,7 +183,11 @@ func (w *workers) work(ctx context.Context, r agl.AttemptedRollout) error {
 		if err := r.DecodeInput(&task); err != nil {
 			return err
 		}
-		token, logprob := w.policy.sample(task, meta.Seed)
+		seed := meta.Seed
+		if meta.Baseline {
+			seed = greedy
+		}
+		token, logprob := w.policy.sample(task, seed)
 		reward := 0.0
 		if token%2 == task {
 			reward = 1

@@ -3,6 +3,7 @@ package pg
 import (
 	"context"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"slices"
 
@@ -18,9 +19,11 @@ type batch struct {
 	*Config
 	rollouts []credit.Rollout
 	scored   []bool // whether the rollout has a reward that counts
-	parts    []part
-	stats    rl.AdvantageStats
-	counts   counts
+	// baselines are the greedy rollouts of the groups, for methods that have them.
+	baselines map[string]credit.Rollout
+	parts     []part
+	stats     rl.AdvantageStats
+	counts    counts
 }
 
 // part is one row and the rollout that it is of.
@@ -40,6 +43,7 @@ type counts struct {
 	unreadable   int            // rewards that cannot be read
 	uncredited   int            // calls that the rule of credit leaves out
 	dropped      int            // rows left out to fill whole minibatches
+	noBaseline   int            // rollouts left out for want of what they are compared with
 	rows, tokens int            // rows trained on; tokens sampled in all calls
 	corrected    *rl.Corrected
 	rewardKL     float64 // mean penalty over the rollouts with rows
@@ -59,6 +63,7 @@ func (c *counts) add(to map[string]float64) {
 	to["sampled_tokens"] = float64(c.tokens)
 	for name, n := range map[string]int{
 		"rewards_unreadable": c.unreadable, "calls_uncredited": c.uncredited, "rows_dropped": c.dropped,
+		"rollouts_without_baseline": c.noBaseline,
 	} {
 		if n > 0 {
 			to[name] = float64(n)
@@ -75,23 +80,31 @@ func (c *counts) add(to map[string]float64) {
 	}
 }
 
-// newBatch reads the outcomes; groups has the group of each.
-func newBatch(c *Config, outcomes []algorithm.Outcome, groups []string) *batch {
-	b := &batch{Config: c, counts: counts{problems: map[string]int{}}}
-	for i, o := range outcomes {
-		r := credit.Read(o.Rollout.RolloutID, groups[i], o.Spans)
-		b.counts.unreadable += len(r.Unreadable)
-		r.Failed = o.Failure != ""
+// newBatch reads the outcomes.
+func newBatch(c *Config, g gathered) *batch {
+	b := &batch{Config: c, counts: counts{problems: map[string]int{}}, baselines: map[string]credit.Rollout{}}
+	for i, o := range g.outcomes {
+		r := b.read(o, g.groups[i])
 		b.rollouts, b.scored = append(b.rollouts, r), append(b.scored, c.Method.reward(o) != nil)
-		for j := range r.Calls {
-			b.counts.calls++
-			b.counts.tokens += len(r.Calls[j].ResponseIDs)
-			if !r.Calls[j].Usable() {
-				b.counts.problems[r.Calls[j].Problem]++
-			}
-		}
+	}
+	for group, o := range g.baselines {
+		b.baselines[group] = b.read(o, group)
 	}
 	return b
+}
+
+func (b *batch) read(o algorithm.Outcome, group string) credit.Rollout {
+	r := credit.Read(o.Rollout.RolloutID, group, o.Spans)
+	b.counts.unreadable += len(r.Unreadable)
+	r.Failed = o.Failure != ""
+	for j := range r.Calls {
+		b.counts.calls++
+		b.counts.tokens += len(r.Calls[j].ResponseIDs)
+		if !r.Calls[j].Usable() {
+			b.counts.problems[r.Calls[j].Problem]++
+		}
+	}
+	return r
 }
 
 // shuffle permutes the final rewards among the rollouts that earned one.
@@ -114,12 +127,17 @@ func (b *batch) shuffle(random *rand.Rand) {
 // assign computes what each call is worth, in the order in which one thing needs
 // the other: rows, corrections, penalties, credit, advantages.
 func (b *batch) assign(ctx context.Context) error {
-	b.join()
+	b.parts = b.join(b.rollouts, &b.counts)
 	if err := b.correct(ctx); err != nil {
 		return err
 	}
 	if err := b.penalize(ctx); err != nil {
 		return err
+	}
+	if b.Method.Advantages.Estimator == rl.ReMax {
+		if err := b.compare(ctx); err != nil {
+			return err
+		}
 	}
 	assigned, err := credit.Assign(b.rollouts, b.Method.Credit, b.Method.comparison())
 	if err != nil {
@@ -134,9 +152,10 @@ func (b *batch) assign(ctx context.Context) error {
 }
 
 // join makes rows of the calls of every rollout that may be trained on.
-func (b *batch) join() {
-	for i := range b.rollouts {
-		r := &b.rollouts[i]
+func (b *batch) join(rollouts []credit.Rollout, counts *counts) []part {
+	var parts []part
+	for i := range rollouts {
+		r := &rollouts[i]
 		if how := b.Method.Advantages.OnFailure; how != rl.ZeroFailed && (r.Final == nil || r.Failed && how != rl.KeepFailed) {
 			continue
 		}
@@ -145,23 +164,24 @@ func (b *batch) join() {
 			calls[j] = r.Calls[j].Call
 		}
 		trajectories, mismatches := adapter.Trajectories(calls, adapter.TrajectoryConfig{})
-		b.counts.mismatches += len(mismatches)
+		counts.mismatches += len(mismatches)
 		for _, t := range trajectories {
 			if t.Logprobs == nil {
-				b.counts.noLogprobs++
+				counts.noLogprobs++
 				continue
 			}
-			b.parts = append(b.parts, part{
+			parts = append(parts, part{
 				learner.Row{IDs: t.IDs, Mask: t.Mask, Logprobs: t.Logprobs, Rollout: r.ID}, i, t.Origin,
 			})
 		}
 	}
+	return parts
 }
 
-func (b *batch) learnerRows() []learner.Row {
-	rows := make([]learner.Row, len(b.parts))
-	for i := range b.parts {
-		rows[i] = b.parts[i].Row
+func learnerRows(parts []part) []learner.Row {
+	rows := make([]learner.Row, len(parts))
+	for i := range parts {
+		rows[i] = parts[i].Row
 	}
 	return rows
 }
@@ -172,7 +192,7 @@ func (b *batch) correct(ctx context.Context) error {
 	if !b.Method.Correction.Enabled() || len(b.parts) == 0 {
 		return nil
 	}
-	rows := b.learnerRows()
+	rows := learnerRows(b.parts)
 	old, err := b.Learner.(learner.Scorer).Score(ctx, rows)
 	if err != nil {
 		return fmt.Errorf("score the rows: %w", err)
@@ -206,37 +226,95 @@ func (b *batch) correct(ctx context.Context) error {
 // penalize takes what a rollout pays off its final reward.
 func (b *batch) penalize(ctx context.Context) error {
 	if (b.Method.Loss.KL.Coefficient != 0 || b.Method.RewardKL.Coefficient != 0) && len(b.parts) > 0 {
-		reference, err := b.Reference.Score(ctx, b.learnerRows())
-		if err != nil {
-			return fmt.Errorf("score the rows by the reference: %w", err)
-		}
-		for i := range b.parts {
-			b.parts[i].Reference = reference[i]
+		if err := b.refer(ctx, b.parts); err != nil {
+			return err
 		}
 	}
-	penalties := make([]float64, len(b.rollouts))
+	penalties, err := b.fine(b.rollouts, b.parts)
+	if err != nil {
+		return err
+	}
+	paid := map[int]bool{}
+	for i := range b.parts {
+		paid[b.parts[i].rollout] = true
+	}
+	for _, penalty := range penalties {
+		b.counts.rewardKL += penalty / float64(max(1, len(paid)))
+	}
+	return nil
+}
+
+// refer asks the reference what it thinks of rows.
+func (b *batch) refer(ctx context.Context, parts []part) error {
+	reference, err := b.Reference.Score(ctx, learnerRows(parts))
+	if err != nil {
+		return fmt.Errorf("score the rows by the reference: %w", err)
+	}
+	for i := range parts {
+		parts[i].Reference = reference[i]
+	}
+	return nil
+}
+
+// fine changes the final rewards of rollouts by what they pay, and returns what
+// each pays for its distance from the reference.
+func (b *batch) fine(rollouts []credit.Rollout, parts []part) ([]float64, error) {
+	penalties := make([]float64, len(rollouts))
 	if b.Method.RewardKL.Coefficient != 0 {
-		paid := map[int]bool{}
-		for i := range b.parts {
-			p := &b.parts[i]
+		for i := range parts {
+			p := &parts[i]
 			penalty, err := b.Method.RewardKL.Penalty(p.Logprobs, p.Reference, p.Mask)
 			if err != nil {
-				return err
+				return nil, err
 			}
 			penalties[p.rollout] += penalty
-			paid[p.rollout] = true
-			b.counts.rewardKL += penalty
 		}
-		b.counts.rewardKL /= float64(max(1, len(paid)))
 	}
-	for i := range b.rollouts {
-		r := &b.rollouts[i]
+	for i := range rollouts {
+		r := &rollouts[i]
 		tokens := 0
 		for _, c := range r.Calls {
 			tokens += len(c.ResponseIDs)
 		}
 		if change := b.Method.Overlong.penalty(tokens) - penalties[i]; change != 0 && r.Final != nil {
 			r.SetFinal(*r.Final + change)
+		}
+	}
+	return penalties, nil
+}
+
+// compare gives every rollout the reward of the greedy one of its group, which
+// pays as the others do. Rollouts of a group without take no part.
+func (b *batch) compare(ctx context.Context) error {
+	groups := slices.Sorted(maps.Keys(b.baselines))
+	greedy := make([]credit.Rollout, len(groups))
+	for i, g := range groups {
+		greedy[i] = b.baselines[g]
+	}
+	var ignored counts // nothing is trained on these rows
+	parts := b.join(greedy, &ignored)
+	if b.Method.RewardKL.Coefficient != 0 && len(parts) > 0 {
+		if err := b.refer(ctx, parts); err != nil {
+			return err
+		}
+	}
+	if _, err := b.fine(greedy, parts); err != nil {
+		return err
+	}
+	rewards := map[string]*float64{}
+	for i, g := range groups {
+		switch r := greedy[i]; {
+		case b.Method.zeroFailed() && (r.Failed || r.Final == nil):
+			rewards[g] = new(float64)
+		case r.Final != nil && rl.Finite(*r.Final) && (!r.Failed || b.Method.Advantages.OnFailure == rl.KeepFailed):
+			rewards[g] = r.Final
+		}
+	}
+	for i := range b.rollouts {
+		r := &b.rollouts[i]
+		if r.Baseline = rewards[r.Group]; r.Baseline == nil && !r.Rejected {
+			r.Rejected = true
+			b.counts.noBaseline++
 		}
 	}
 	return nil
@@ -282,7 +360,7 @@ func (b *batch) criticise(ctx context.Context) error {
 		return nil
 	}
 	k := b.Method.Critic
-	values, err := b.Learner.(learner.Critic).Values(ctx, b.learnerRows())
+	values, err := b.Learner.(learner.Critic).Values(ctx, learnerRows(b.parts))
 	if err != nil {
 		return fmt.Errorf("values of the rows: %w", err)
 	}
@@ -335,7 +413,7 @@ func (b *batch) tokenRewards(p *part) []float64 {
 
 // rows are what the learner gets.
 func (b *batch) rows(random *rand.Rand) ([]learner.Row, error) {
-	rows := b.learnerRows()
+	rows := learnerRows(b.parts)
 	if b.WholeMinibatches {
 		rewards, groups := make([]float64, len(rows)), make([]string, len(rows))
 		for i, p := range b.parts {

@@ -72,90 +72,6 @@ func (o Overlong) penalty(tokens int) float64 {
 	return weight * rl.SoftOverlong(tokens, o.Limit, o.Cache)
 }
 
-// Names of presets.
-const (
-	GRPO                = "grpo"
-	DrGRPO              = "dr-grpo"
-	RLOO                = "rloo"
-	ReinforcePP         = "reinforce++"
-	ReinforcePPBaseline = "reinforce++-baseline"
-	PPO                 = "ppo"
-	GSPO                = "gspo"
-	GMPO                = "gmpo"
-	DAPO                = "dapo"
-	CISPO               = "cispo"
-	DPPO                = "dppo"
-	GPG                 = "gpg"
-)
-
-// Presets lists the names of all presets.
-func Presets() []string {
-	return []string{GRPO, DrGRPO, RLOO, ReinforcePP, ReinforcePPBaseline, PPO, GSPO, GMPO, DAPO, CISPO, DPPO, GPG}
-}
-
-// constantNorm divides Dr. GRPO's sums; with an optimiser that scales gradients
-// its size matters little. Set it to the tokens that an answer may have.
-const constantNorm = 512
-
-// Preset returns a method by its name. Those that compare the rollouts of a group
-// (all but reinforce++ and ppo) leave out groups whose rewards are all equal, and
-// none has a KL term, as most trainers do today; add one with Loss.KL or RewardKL.
-//
-//	grpo                  (r - mean)/std; clip 0.2; mean over rows           arXiv:2402.03300
-//	dr-grpo               r - mean; clip 0.2; sums by a constant             arXiv:2503.20783
-//	rloo                  r - mean of the others; clip 0.2; mean over tokens arXiv:2402.14740
-//	reinforce++           r whitened over the batch; clip 0.2                arXiv:2501.03262
-//	reinforce++-baseline  r - mean, whitened over the batch; clip 0.2        arXiv:2501.03262
-//	ppo                   critic with GAE; clip 0.2; mean over tokens        arXiv:1707.06347
-//	gspo                  grpo with the ratio of the sequence                arXiv:2507.18071
-//	gmpo                  grpo with the geometric mean of ratios             arXiv:2507.20673
-//	dapo                  clip 0.2 and 0.28, mean over tokens, resampling    arXiv:2503.14476
-//	cispo                 grpo with clipped weights in place of a clip       arXiv:2506.13585
-//	dppo                  r - mean; mask by total variation                  arXiv:2602.04879
-//	gpg                   group-centred REINFORCE without a ratio            arXiv:2504.02546
-func Preset(name string) (Method, error) {
-	clip := rl.Loss{Surrogate: rl.PPO}.Resolved().Clip
-	switch name {
-	case GRPO:
-		return Method{Loss: rl.Loss{Surrogate: rl.PPO, Clip: clip, Aggregation: rl.SequenceMean}}, nil
-	case DrGRPO:
-		return Method{
-			Advantages: rl.AdvantageConfig{WithoutStd: true},
-			Loss:       rl.Loss{Surrogate: rl.PPO, Clip: clip, Aggregation: rl.ConstantNorm, Norm: constantNorm},
-		}, nil
-	case RLOO:
-		return Method{Advantages: rl.AdvantageConfig{Estimator: rl.RLOO}, Loss: rl.Loss{Surrogate: rl.PPO, Clip: clip}}, nil
-	case ReinforcePP:
-		return Method{Advantages: rl.AdvantageConfig{Estimator: rl.ReinforcePP}, Loss: rl.Loss{Surrogate: rl.PPO, Clip: clip}}, nil
-	case ReinforcePPBaseline:
-		return Method{Advantages: rl.AdvantageConfig{Estimator: rl.ReinforcePPBaseline}, Loss: rl.Loss{Surrogate: rl.PPO, Clip: clip}}, nil
-	case PPO:
-		return Method{
-			Critic: &Critic{LearningRate: 0.01, Gamma: 1, Lambda: 0.95, Clip: 0.2},
-			Loss:   rl.Loss{Surrogate: rl.PPO, Clip: clip},
-		}, nil
-	case GSPO:
-		return Method{Loss: rl.Loss{Surrogate: rl.GSPO, Clip: rl.GSPO.Clip(), Aggregation: rl.SequenceMean}}, nil
-	case GMPO:
-		return Method{Loss: rl.Loss{Surrogate: rl.GMPO, Clip: rl.GMPO.Clip(), Aggregation: rl.SequenceMean}}, nil
-	case DAPO:
-		return Method{
-			Loss:     rl.Loss{Surrogate: rl.PPO, Clip: rl.Clip{Low: 0.2, High: 0.28}, Aggregation: rl.TokenMean},
-			Resample: 3,
-		}, nil
-	case CISPO:
-		return Method{Loss: rl.Loss{Surrogate: rl.CISPO, Clip: rl.CISPO.Clip(), Aggregation: rl.TokenMean}}, nil
-	case DPPO:
-		return Method{
-			Advantages: rl.AdvantageConfig{WithoutStd: true},
-			Loss:       rl.Loss{Surrogate: rl.DPPO, Clip: rl.DPPO.Clip(), Aggregation: rl.TokenMean},
-		}, nil
-	case GPG:
-		return Method{Advantages: rl.AdvantageConfig{Estimator: rl.GPG}, Loss: rl.Loss{Surrogate: rl.Reinforce, Aggregation: rl.TokenMean}}, nil
-	}
-	return Method{}, fmt.Errorf("pg: preset %q: must be one of %v", name, Presets())
-}
-
 // validate returns an error naming the field that is out of range, or that the
 // rest of the configuration would not look at.
 func (m *Method) validate(c *Config) error {
@@ -173,8 +89,6 @@ func (m *Method) validate(c *Config) error {
 		}
 	}
 	switch {
-	case m.Advantages.Estimator == rl.ReMax:
-		return errors.New("Advantages: remax needs the reward of a greedy rollout of each task, and rollouts of agents are not asked for that way")
 	case m.Correction.Enabled() && !implements[learner.Scorer](c.Learner):
 		return fmt.Errorf("Correction: the learner (%T) cannot score tokens with its weights before the update", c.Learner)
 	case (m.Loss.KL.Coefficient != 0 || m.RewardKL.Coefficient != 0) && c.Reference == nil:
@@ -263,6 +177,9 @@ func (m *Method) reward(o algorithm.Outcome) *float64 {
 	}
 	return reward
 }
+
+// zeroFailed reports whether what failed counts as a reward of 0.
+func (m *Method) zeroFailed() bool { return m.Advantages.OnFailure == rl.ZeroFailed }
 
 func (m *Method) criticOptions() learner.CriticOptions {
 	if m.Critic == nil {

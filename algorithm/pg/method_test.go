@@ -90,11 +90,20 @@ func TestPresetsLearn(t *testing.T) {
 			c.Learner, c.Method, c.Steps = j, method, 12
 			// The bandit steps by the sum over rows, whatever the aggregation.
 			c.LearningRate.Peak = 0.1
+			if name == pg.PassK {
+				// Only a group with one that is right has a best: begin where most are wrong.
+				j.logits = [2][2]float64{{-2, 0}, {0, -2}}
+				c.Steps, c.LearningRate.Peak = 40, 0.3
+			}
 			if err := train(t, c, b.env); err != nil {
 				t.Fatal(err)
 			}
-			if got := right(b.policy); got < 0.8 {
-				t.Errorf("probability of the right token = %.3f after training, want more than 0.8 (it began at 0.5)", got)
+			want := 0.8
+			if name == pg.PassK {
+				want = 0.35 // from 0.12
+			}
+			if got := right(b.policy); got < want {
+				t.Errorf("probability of the right token = %.3f after training, want more than %v", got, want)
 			}
 		})
 	}
@@ -402,7 +411,6 @@ func TestMethodRefuses(t *testing.T) {
 	}{
 		{"cannot score", plain, pg.Method{Correction: rl.Correction{Weights: rl.PerToken}}, nil},
 		{"Critic: the learner", plain, ppo, nil},
-		{"greedy rollout", able, pg.Method{Advantages: rl.AdvantageConfig{Estimator: rl.ReMax}}, nil},
 		{"Reference: must be set", able, pg.Method{RewardKL: rl.KL{Coefficient: 1}}, nil},
 		{"neither Loss.KL nor RewardKL", able, pg.Method{}, func(c *pg.Config) { c.Reference = &judge{arms: &arms{}} }},
 		{"Overlong", able, pg.Method{Overlong: pg.Overlong{Limit: 5, Cache: 9}}, nil},
@@ -434,5 +442,48 @@ func TestMethodRefuses(t *testing.T) {
 	alone.Method.Advantages.Estimator = rl.ReinforcePP
 	if _, err := pg.New(alone); err != nil {
 		t.Errorf("reinforce++ with one rollout a task: %v, want it allowed", err)
+	}
+}
+
+// ReMax asks for one greedy rollout a task and compares the others with it. A
+// group whose greedy rollout failed is left out.
+func TestReMax(t *testing.T) {
+	t.Parallel()
+	method, err := pg.Preset(pg.ReMax)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b := setup(t)
+	b.policy.logits = [2][2]float64{{1, 0}, {1, 0}} // greedily right for the first task only
+	b.work.failsGreedy = func(step int) bool { return step == 2 }
+	b.work.start(t)
+	c := config(b, "")
+	c.Method, c.Steps, c.ValidateEvery = method, 2, 0
+	var steps []pg.Step
+	c.OnStep = func(s pg.Step) { steps = append(steps, s) }
+	if err := train(t, c, b.env); err != nil {
+		t.Fatal(err)
+	}
+	if asked := b.work.calls.Load(); asked != 2*4*(8+1)+2*2 {
+		t.Errorf("%d rollouts, want 2 steps of 4 groups of 8 with a greedy one each, and 2 validations of 2", asked)
+	}
+	if n := len(b.policy.batches); n != 1 {
+		t.Fatalf("%d updates, want one: the second step has nothing to compare with", n)
+	}
+	if got := steps[2].Metrics["rollouts_without_baseline"]; got != 32 {
+		t.Errorf("rollouts_without_baseline = %v in the step whose greedy rollouts failed, want 32", got)
+	}
+	for i, row := range b.policy.batches[0].Rows {
+		task, token := row.IDs[0], row.IDs[1]
+		want := float32(0)
+		if task == 0 {
+			want-- // the greedy answer is right
+		}
+		if token == task {
+			want++
+		}
+		if row.Advantages[1] != want {
+			t.Errorf("row %d: task %d, token %d: advantage %v, want %v", i, task, token, row.Advantages[1], want)
+		}
 	}
 }

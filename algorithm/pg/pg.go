@@ -6,8 +6,12 @@
 // token ids, credits every call with its part of the reward, and updates the
 // policy. How, is a [Method]; [Preset] has the published ones. Rollouts that
 // failed or were not rewarded are left out and counted; they are a reward of 0
-// only when the method says so. Every step's metrics and checkpoint belong to a run in the store, from
-// which it goes on after an interruption.
+// only when the method says so. With [Async] agents work on while the policy is
+// updated; with [Follow] there are no tasks, and others report the rollouts.
+//
+// Every step's metrics and checkpoint belong to a run in the store, from which it
+// goes on after an interruption, also one that nobody saw coming: rollouts that
+// were asked for are found again and not asked for twice.
 package pg
 
 import (
@@ -15,8 +19,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"math/rand/v2"
 	"path/filepath"
 	"slices"
 	"time"
@@ -41,8 +43,8 @@ func New(c Config) (algorithm.Algorithm, error) {
 		return nil, err
 	}
 	return algorithm.Func(func(ctx context.Context, env algorithm.Env) error {
-		if len(env.Train) == 0 {
-			return errors.New("pg: there are no training tasks")
+		if err := c.fits(env); err != nil {
+			return fmt.Errorf("pg: %w", err)
 		}
 		run, err := algorithm.Begin(ctx, env, Name, c.summary(), c.Seed)
 		if err != nil {
@@ -60,6 +62,23 @@ func New(c Config) (algorithm.Algorithm, error) {
 	}), nil
 }
 
+// fits returns an error when the configuration does not go with the tasks.
+func (c *Config) fits(env algorithm.Env) error {
+	switch {
+	case c.Follow == nil && len(env.Train) == 0:
+		return errors.New("there are no training tasks")
+	case c.Follow != nil && len(env.Train) > 0:
+		return fmt.Errorf("Follow: there are %d training tasks, which nothing would look at", len(env.Train))
+	case len(env.Val) > 0:
+		return nil
+	case c.ValidateEvery > 0:
+		return fmt.Errorf("ValidateEvery: %d: there are no validation tasks", c.ValidateEvery)
+	case c.RestoreBest:
+		return errors.New("RestoreBest: there are no validation tasks that would tell which weights are the best")
+	}
+	return nil
+}
+
 // training is one execution.
 type training struct {
 	Config
@@ -71,19 +90,34 @@ type training struct {
 	score *float64 // of the latest checkpoint
 	pass  int      // over the tasks, which order is that of
 	order []int
+	// resumed tells that no rollout was asked for since the run was resumed.
+	resumed bool
+	taken   map[string]bool // rollouts that the step in hand is trained on
 
-	drawn   int     // tasks drawn in the steps before the one in hand
-	pending []asked // rollouts of the step in hand
-	rounds  int     // how often it asked for more
+	state
 }
 
 // state is what a checkpoint keeps beside the weights.
 type state struct {
-	Drawn     int      `json:"drawn"`
-	Pending   []asked  `json:"pending,omitempty"`
-	Rounds    int      `json:"rounds,omitempty"`
+	// Drawn counts the tasks that were drawn.
+	Drawn int `json:"drawn"`
+	// Pending are the rollouts that no step was trained on yet.
+	Pending []asked `json:"pending,omitempty"`
+	// Rounds is how often the step in hand asked for more.
+	Rounds int `json:"rounds,omitempty"`
+	// Open is a step whose weights are kept, but which is not validated yet;
+	// Validation are the rollouts of that.
+	Open       *Step    `json:"open,omitempty"`
+	Validation []string `json:"validation,omitempty"`
+
 	BestStep  int      `json:"best_step"`
 	BestScore *float64 `json:"best_score"`
+	// Gained is the score that EarlyStop compares with, Waited how many
+	// validations did not exceed it.
+	Gained *float64 `json:"gained,omitempty"`
+	Waited int      `json:"waited,omitempty"`
+
+	Following *following `json:"following,omitempty"`
 }
 
 func (t *training) train(ctx context.Context) error {
@@ -91,27 +125,42 @@ func (t *training) train(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if len(t.Resources) > 0 {
-		err := t.run.Stage(ctx, stage.Publish, func(ctx context.Context) error {
-			_, err := t.env.Store.AddResources(ctx, t.Resources)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("publish resources: %w", err)
-		}
-	}
 	if done < 0 {
-		if err := t.begin(ctx); err != nil {
+		done = 0
+		if err := t.keep(ctx, &Step{Of: t.Steps, Metrics: map[string]float64{}}); err != nil {
 			return fmt.Errorf("before the first step: %w", err)
 		}
-		done = 0
 	}
-	for step := done + 1; step <= t.Steps; step++ {
-		if err := t.step(ctx, step, step == done+1); err != nil {
-			return fmt.Errorf("step %d of %d: %w", step, t.Steps, err)
+	if err := t.publish(ctx, done); err != nil {
+		return err
+	}
+	if t.Open != nil {
+		if err := t.complete(ctx, t.Open); err != nil {
+			if done == 0 {
+				return fmt.Errorf("before the first step: %w", err)
+			}
+			return fmt.Errorf("step %d of %d: %w", done, t.Steps, err)
 		}
 	}
-	return nil
+	first := true
+	for step := done + 1; t.Steps == 0 || step <= t.Steps; step++ {
+		if t.EarlyStop.Patience > 0 && t.Waited >= t.EarlyStop.Patience {
+			t.env.Logger.InfoContext(ctx, "stopped early", "run_id", t.run.RunID, "step", step-1,
+				"validations_without_gain", t.Waited, "best_step", t.BestStep)
+			break
+		}
+		if err := t.step(ctx, step, first); err != nil {
+			if t.Steps == 0 {
+				return fmt.Errorf("step %d: %w", step, err)
+			}
+			return fmt.Errorf("step %d of %d: %w", step, t.Steps, err)
+		}
+		first, done = false, step
+	}
+	if err := t.giveUp(ctx, done, t.Pending); err != nil {
+		return err
+	}
+	return t.restoreBest(ctx)
 }
 
 // restore goes back to the latest checkpoint and returns its step, -1 when the
@@ -119,196 +168,137 @@ func (t *training) train(ctx context.Context) error {
 func (t *training) restore(ctx context.Context) (int, error) {
 	latest, ok, err := t.run.Latest(ctx)
 	if err != nil || !ok {
+		if t.Follow != nil {
+			t.Following = &following{}
+		}
 		return -1, err
 	}
 	if t.Checkpoints == "" || latest.Path == "" {
 		return 0, fmt.Errorf("run %s cannot be resumed: Checkpoints must be set, from its beginning on, for its weights to be kept", t.run.RunID)
 	}
-	var s state
-	if err := json.Unmarshal(latest.State, &s); err != nil {
+	if err := json.Unmarshal(latest.State, &t.state); err != nil {
 		return 0, fmt.Errorf("state of step %d: %w", latest.Step, err)
+	}
+	if (t.Follow != nil) != (t.Following != nil) {
+		return 0, fmt.Errorf("run %s cannot be resumed: it began with Follow, or without, and must go on so", t.run.RunID)
 	}
 	if err := t.Learner.Load(ctx, latest.Path); err != nil {
 		return 0, fmt.Errorf("resume from step %d: %w", latest.Step, err)
 	}
-	if s.BestScore != nil {
-		t.kept.Restore(s.BestStep, *s.BestScore)
+	if t.BestScore != nil {
+		t.kept.Restore(t.BestStep, *t.BestScore)
 	}
-	t.path, t.score = latest.Path, latest.Score
-	t.drawn, t.pending, t.rounds = s.Drawn, s.Pending, s.Rounds
-	t.env.Logger.InfoContext(ctx, "run resumed", "run_id", t.run.RunID, "step", latest.Step, "pending", len(s.Pending))
+	t.path, t.score, t.resumed = latest.Path, latest.Score, true
+	t.env.Logger.InfoContext(ctx, "run resumed", "run_id", t.run.RunID, "step", latest.Step, "pending", len(t.Pending))
 	return latest.Step, nil
 }
 
-// begin validates the policy as it is and keeps it as step 0.
-func (t *training) begin(ctx context.Context) error {
-	started := time.Now()
-	s := Step{Of: t.Steps, Metrics: map[string]float64{}}
-	err := t.run.Stage(ctx, stage.Validate, func(ctx context.Context) error { return t.validate(ctx, 0, &s) })
-	if err != nil {
-		return err
+// publish says what rollouts are given from now on.
+func (t *training) publish(ctx context.Context, step int) error {
+	resources := t.Resources
+	if t.Publish != nil {
+		var err error
+		if resources, err = t.Publish(ctx, step); err != nil {
+			return fmt.Errorf("publish after step %d: %w", step, err)
+		}
 	}
-	return t.complete(ctx, s, started)
-}
-
-func (t *training) step(ctx context.Context, number int, first bool) error {
-	started := time.Now()
-	s := Step{Number: number, Of: t.Steps, Metrics: map[string]float64{}}
-	var outcomes []algorithm.Outcome
-	var groups []string
-	err := t.run.Stage(ctx, stage.Collect, func(ctx context.Context) (err error) {
-		outcomes, groups, err = t.gather(ctx, number)
+	if len(resources) == 0 {
+		return nil
+	}
+	var published agl.ResourcesUpdate
+	err := t.run.Stage(ctx, stage.Publish, func(ctx context.Context) (err error) {
+		published, err = t.env.Store.AddResources(ctx, resources)
 		return err
 	})
 	if err != nil {
-		return err
+		return fmt.Errorf("publish resources: %w", err)
 	}
-	waited := time.Since(started)
-	s.count(outcomes)
-	rewarded := func(o algorithm.Outcome) bool { return t.Method.reward(o) != nil }
-	if first && !slices.ContainsFunc(outcomes, rewarded) {
-		return fmt.Errorf("%w: %s", ErrNoRewards, s.LastFailure)
-	}
-	b := newBatch(&t.Config, outcomes, groups)
-	if t.ShuffleRewards {
-		b.shuffle(rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x5eed)))
-	}
-	if err := t.run.Stage(ctx, stage.Score, b.assign); err != nil {
-		return err
-	}
-	rows, err := b.rows(rand.New(rand.NewPCG(uint64(t.Seed), uint64(number)^0x0dd)))
-	if err != nil {
-		return err
-	}
-	stats := b.stats
-	trained := time.Now()
-	if len(rows) > 0 {
-		batch := learner.Batch{Rows: rows, Options: learner.Options{
-			Objective: learner.PolicyGradient, LearningRate: t.LearningRate.At(number, t.Steps),
-			Epochs: t.Epochs, Minibatch: t.Minibatch, Loss: t.Method.Loss, Critic: t.Method.criticOptions(),
-			MaxGradNorm: t.MaxGradNorm, Seed: t.Seed + int64(number),
-		}}
-		var metrics learner.Metrics
-		err := t.run.Stage(ctx, stage.Update, func(ctx context.Context) (err error) {
-			metrics, err = t.Learner.Update(ctx, batch)
-			return err
-		})
-		if err != nil {
-			return fmt.Errorf("update: %w", err)
-		}
-		maps.Copy(s.Metrics, metrics)
-	} else {
-		t.env.Logger.WarnContext(ctx, "step skipped: nothing to train on", "run_id", t.run.RunID, "step", number,
-			"groups", stats.Groups, "groups_constant", stats.GroupsConstant, "unrewarded", stats.Unrewarded,
-			"calls", b.counts.calls, "left_out", b.counts.problems, "see", "agl rollouts explain --run "+t.run.RunID)
-	}
-	if stats.Usable > 0 {
-		s.Reward = &stats.RewardMean
-		s.Metrics["reward"], s.Metrics["reward_std"] = stats.RewardMean, stats.RewardStd
-	}
-	s.Tokens = b.counts.tokens
-	b.counts.add(s.Metrics)
-	s.Metrics["rewards_not_finite"] = float64(stats.NonFinite)
-	s.Metrics["groups"] = float64(stats.Groups)
-	s.Metrics["groups_constant"] = float64(stats.GroupsConstant)
-	s.Metrics["groups_small"] = float64(stats.GroupsSmall)
-	if stats.Rejected > 0 {
-		s.Metrics["rollouts_rejected"] = float64(stats.Rejected)
-	}
-	s.Metrics["seconds_rollouts"] = waited.Seconds()
-	s.Metrics["seconds_update"] = time.Since(trained).Seconds()
-	s.Metrics["rollouts_per_second"] = float64(len(outcomes)) / waited.Seconds()
-
-	if number == t.Steps || t.ValidateEvery > 0 && number%t.ValidateEvery == 0 {
-		err := t.run.Stage(ctx, stage.Validate, func(ctx context.Context) error { return t.validate(ctx, number, &s) })
-		if err != nil {
-			return err
-		}
-	}
-	return t.complete(ctx, s, started)
-}
-
-// complete makes the step durable and reports it.
-func (t *training) complete(ctx context.Context, s Step, started time.Time) error {
-	s.Metrics["seconds"] = time.Since(started).Seconds()
-	s.Metrics["rollouts"], s.Metrics["rollouts_failed"] = float64(s.Rollouts), float64(s.Failed)
-	if err := t.run.Record(ctx, s.Number, s.Metrics); err != nil {
-		return err
-	}
-	t.score = s.Accuracy
-	if t.Checkpoints != "" {
-		err := t.run.Stage(ctx, stage.Checkpoint, func(ctx context.Context) (err error) {
-			t.path, err = t.kept.Save(ctx, t.Learner, s.Number, s.Accuracy)
-			return err
-		})
-		if err != nil {
-			return err
-		}
-	}
-	groups := 0
-	for _, a := range t.pending {
-		groups = max(groups, a.Group+1)
-	}
-	t.drawn, t.pending, t.rounds = t.drawn+groups, nil, 0
-	if err := t.mark(ctx, s.Number); err != nil {
-		return err
-	}
-	if t.OnStep != nil {
-		s.Elapsed = time.Since(started)
-		t.OnStep(s)
+	if t.Following != nil {
+		t.Following.published(step, published.CreateTime)
 	}
 	return nil
 }
 
-// mark stores that step is complete and what was asked for since.
-func (t *training) mark(ctx context.Context, step int) error {
-	s := state{Drawn: t.drawn, Pending: t.pending, Rounds: t.rounds}
-	if best, score, ok := t.kept.Best(); ok {
-		s.BestStep, s.BestScore = best, &score
-	}
-	return t.run.Checkpoint(ctx, step, t.path, t.score, s)
-}
-
-func (s *Step) count(outcomes []algorithm.Outcome) {
-	s.Rollouts += len(outcomes)
-	for _, o := range outcomes {
-		if o.Reward != nil {
-			continue
-		}
-		s.Failed++
-		if s.LastFailure = o.Failure; o.Failure == "" {
-			s.LastFailure = "rollout " + o.Rollout.RolloutID + " succeeded without a reward"
-		}
-	}
-}
-
-func (t *training) validate(ctx context.Context, step int, s *Step) error {
-	if len(t.env.Val) == 0 {
+// restoreBest goes back to the best weights of the run.
+func (t *training) restoreBest(ctx context.Context) error {
+	best, _, ok := t.kept.Best()
+	path := t.kept.Path(best)
+	if !t.RestoreBest || !ok || path == t.path {
 		return nil
 	}
-	requests := make([]request, len(t.env.Val))
-	for i, task := range t.env.Val {
-		requests[i] = request{task, i, 0}
+	if err := t.Learner.Load(ctx, path); err != nil {
+		return fmt.Errorf("go back to the best weights, those of step %d: %w", best, err)
 	}
-	ids, err := t.enqueue(ctx, step, agl.ModeVal, requests)
-	if err != nil {
+	return t.publish(ctx, best)
+}
+
+// mark stores that step is complete, up to what is open of it, and what was
+// asked for since.
+func (t *training) mark(ctx context.Context, step int) error {
+	if best, score, ok := t.kept.Best(); ok {
+		t.BestStep, t.BestScore = best, &score
+	}
+	return t.run.Checkpoint(ctx, step, t.path, t.score, t.state)
+}
+
+// keep makes the weights of a step durable, before the step is validated.
+func (t *training) keep(ctx context.Context, s *Step) error {
+	if t.Checkpoints != "" {
+		err := t.run.Stage(ctx, stage.Checkpoint, func(ctx context.Context) (err error) {
+			t.path, err = t.kept.Save(ctx, t.Learner, s.Number, nil)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	t.settle()
+	t.score, t.Rounds, t.Validation, t.Open = nil, 0, nil, s
+	if !t.validates(s.Number) {
+		return nil // complete does it
+	}
+	return t.mark(ctx, s.Number)
+}
+
+// settle forgets the rollouts that the step in hand was trained on.
+func (t *training) settle() {
+	t.Pending = slices.DeleteFunc(t.Pending, func(a asked) bool { return t.taken[a.ID] })
+	if t.Following != nil {
+		t.Following.settle(t.taken)
+	}
+	t.taken = nil
+}
+
+// complete validates a step whose weights are kept, if that is due, stores its
+// metrics and reports it.
+func (t *training) complete(ctx context.Context, s *Step) error {
+	started := time.Now()
+	if t.validates(s.Number) {
+		err := t.run.Stage(ctx, stage.Validate, func(ctx context.Context) error { return t.validate(ctx, s) })
+		if err != nil {
+			return err
+		}
+	}
+	s.Elapsed += time.Since(started)
+	s.Metrics["seconds"] = s.Elapsed.Seconds()
+	s.Metrics["rollouts"], s.Metrics["rollouts_failed"] = float64(s.Rollouts), float64(s.Failed)
+	if err := t.run.Record(ctx, s.Number, s.Metrics); err != nil {
 		return err
 	}
-	rollouts := make([]asked, len(ids))
-	for i, id := range ids {
-		rollouts[i] = asked{id, i}
+	if t.score = s.Accuracy; s.Accuracy != nil {
+		t.kept.Rate(s.Number, *s.Accuracy)
+		if t.Gained == nil || *s.Accuracy > *t.Gained+t.EarlyStop.MinGain {
+			t.Gained, t.Waited = s.Accuracy, 0
+		} else {
+			t.Waited++
+		}
 	}
-	outcomes, err := t.collect(ctx, step, rollouts)
-	if err != nil {
-		return fmt.Errorf("validation: %w", err)
+	t.Open, t.Validation = nil, nil
+	if err := t.mark(ctx, s.Number); err != nil {
+		return err
 	}
-	s.count(outcomes)
-	accuracy, rewarded := algorithm.MeanReward(outcomes)
-	s.Metrics["validation_failed"] = float64(len(outcomes) - rewarded)
-	if rewarded == 0 {
-		return fmt.Errorf("validation: %w: %s", ErrNoRewards, s.LastFailure)
+	if t.OnStep != nil {
+		t.OnStep(*s)
 	}
-	s.Accuracy = &accuracy
-	s.Metrics["accuracy"] = accuracy
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"strings"
 	"testing"
 
@@ -24,7 +25,12 @@ import (
 	"agentlightning/store/memory"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	if os.Getenv(childServer) != "" {
+		os.Exit(trainAndBeKilled())
+	}
+	goleak.VerifyTestMain(m)
+}
 
 type bundle struct {
 	store  store.Store

@@ -2,76 +2,111 @@ package pg
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"math/rand/v2"
 	"strconv"
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
+	"agentlightning/algorithm/internal/journal"
 	"agentlightning/rl"
 	"agentlightning/store"
 )
 
-// asked is a rollout of the step in hand.
+// asked is a rollout that was asked for.
 type asked struct {
 	ID    string `json:"id"`
-	Group int    `json:"group"` // of the step, in the order in which tasks were drawn
+	Step  int    `json:"step"`  // that asked for it
+	Group int    `json:"group"` // of that step, in the order in which tasks were drawn
+	// Member is its place in the group; the greedy one has none.
+	Member int `json:"member"`
+	// Draw is which draw the task of the group came from, so that it names the
+	// group in the whole run.
+	Draw int `json:"draw"`
+	// Greedy is the rollout that the others are compared with.
+	Greedy bool `json:"greedy,omitempty"`
 }
 
-// gather asks for the groups of a step, or takes up those that were asked for
+func (a asked) group() string { return strconv.Itoa(a.Draw) }
+
+// request is a rollout to ask for.
+type request struct {
+	asked
+	task json.RawMessage
+}
+
+// gatherAll asks for the groups of a step, or takes up those that were asked for
 // before an interruption, waits for them, and asks for more where the method
-// says so. It returns the outcomes and the group of each.
-func (t *training) gather(ctx context.Context, step int) ([]algorithm.Outcome, []string, error) {
-	if len(t.pending) == 0 {
-		groups := make([]int, t.Tasks)
-		for i := range groups {
-			groups[i] = i
-		}
-		if err := t.ask(ctx, step, groups, 0, t.GroupSize); err != nil {
-			return nil, nil, err
+// says so.
+func (t *training) gatherAll(ctx context.Context, step int) (gathered, error) {
+	if len(t.Pending) == 0 {
+		if err := t.ask(ctx, step, "train", t.newGroups(step, 0, t.Tasks)); err != nil {
+			return gathered{}, err
 		}
 	}
 	var outcomes []algorithm.Outcome
 	for {
-		more, err := t.collect(ctx, step, t.pending[len(outcomes):])
+		more, err := t.collect(ctx, step, ids(t.Pending[len(outcomes):]))
 		if err != nil {
-			return nil, nil, err
+			return gathered{}, err
 		}
 		outcomes = append(outcomes, more...)
 		again, err := t.askMore(ctx, step, outcomes)
 		if err != nil {
-			return nil, nil, err
+			return gathered{}, err
 		}
 		if !again {
-			break
+			return t.take(t.Pending, outcomes), nil
 		}
 	}
-	groups := make([]string, len(outcomes))
-	for i, a := range t.pending {
-		groups[i] = strconv.Itoa(a.Group)
-	}
-	return outcomes, groups, nil
 }
 
-// ask enqueues rollouts from member on of some groups, and keeps that it did.
-func (t *training) ask(ctx context.Context, step int, groups []int, member, count int) error {
-	requests := make([]request, 0, len(groups)*count)
-	for _, g := range groups {
-		task := t.env.Train[t.pick(t.drawn+g)]
-		for m := member; m < member+count; m++ {
-			requests = append(requests, request{task, g, m})
+// take makes what a step is trained on of rollouts and their outcomes.
+func (t *training) take(rollouts []asked, outcomes []algorithm.Outcome) gathered {
+	g := gathered{baselines: map[string]algorithm.Outcome{}, metrics: map[string]float64{}}
+	t.taken = map[string]bool{}
+	for i, a := range rollouts {
+		t.taken[a.ID] = true
+		if a.Greedy {
+			g.baselines[a.group()] = outcomes[i]
+			continue
+		}
+		g.outcomes, g.groups = append(g.outcomes, outcomes[i]), append(g.groups, a.group())
+	}
+	return g
+}
+
+// newGroups draws tasks for groups of a step, from group number from on.
+func (t *training) newGroups(step, from, count int) []request {
+	var requests []request
+	for g := from; g < from+count; g++ {
+		draw := t.Drawn + g - from
+		for m := range t.GroupSize {
+			requests = append(requests, t.member(asked{Step: step, Group: g, Member: m, Draw: draw}))
+		}
+		if t.Method.Advantages.Estimator == rl.ReMax {
+			requests = append(requests, t.member(asked{Step: step, Group: g, Draw: draw, Greedy: true}))
 		}
 	}
-	return t.enqueuePending(ctx, step, requests)
+	return requests
 }
 
-func (t *training) enqueuePending(ctx context.Context, step int, requests []request) error {
-	ids, err := t.enqueue(ctx, step, agl.ModeTrain, requests)
+func (t *training) member(a asked) request { return request{a, t.env.Train[t.pick(a.Draw)]} }
+
+// ask enqueues rollouts to train on, and keeps that it did.
+func (t *training) ask(ctx context.Context, step int, key string, requests []request) error {
+	ids, err := t.enqueue(ctx, step, key, agl.ModeTrain, requests)
 	if err != nil {
 		return err
 	}
 	for i, id := range ids {
-		t.pending = append(t.pending, asked{id, requests[i].group})
+		a := requests[i].asked
+		a.ID = id
+		t.Pending = append(t.Pending, a)
+		t.Drawn = max(t.Drawn, a.Draw+1)
 	}
 	return t.mark(ctx, step-1)
 }
@@ -79,45 +114,44 @@ func (t *training) enqueuePending(ctx context.Context, step int, requests []requ
 // askMore fills groups that are short and replaces those that teach nothing, as
 // often as the method allows. It reports whether it asked for anything.
 func (t *training) askMore(ctx context.Context, step int, outcomes []algorithm.Outcome) (bool, error) {
-	if t.rounds >= max(t.Method.Refill, t.Method.Resample) {
+	if t.Rounds >= max(t.Method.Refill, t.Method.Resample) {
 		return false, nil
 	}
-	groups, sizes := 0, map[int]int{}
-	members := make([]rl.Member, len(outcomes))
+	groups, first, sizes := 0, map[string]asked{}, map[string]int{}
+	var members []rl.Member
 	for i, o := range outcomes {
-		g := t.pending[i].Group
-		groups = max(groups, g+1)
-		sizes[g]++
-		members[i] = rl.Member{Group: strconv.Itoa(g), Reward: t.Method.reward(o), Failed: o.Failure != ""}
+		a := t.Pending[i]
+		if a.Greedy {
+			continue
+		}
+		groups = max(groups, a.Group+1)
+		if sizes[a.group()]++; sizes[a.group()] == 1 {
+			first[a.group()] = a
+		}
+		members = append(members, rl.Member{Group: a.group(), Reward: t.Method.reward(o), Failed: o.Failure != ""})
 	}
 	var requests []request
-	if t.rounds < t.Method.Refill {
+	if t.Rounds < t.Method.Refill {
 		for _, s := range rl.Shortages(members, t.Method.comparison(), t.GroupSize) {
-			g, err := strconv.Atoi(s.Group)
-			if err != nil {
-				return false, err
-			}
 			for m := range s.Missing {
-				requests = append(requests, request{t.env.Train[t.pick(t.drawn+g)], g, sizes[g] + m})
+				a := first[s.Group]
+				a.Member = sizes[s.Group] + m
+				requests = append(requests, t.member(a))
 			}
 		}
 	}
-	if t.rounds < t.Method.Resample {
+	if t.Rounds < t.Method.Resample {
 		lacking, err := t.lacking(members)
 		if err != nil {
 			return false, err
 		}
-		for g := groups; g < groups+lacking; g++ {
-			for m := range t.GroupSize {
-				requests = append(requests, request{t.env.Train[t.pick(t.drawn+g)], g, m})
-			}
-		}
+		requests = append(requests, t.newGroups(step, groups, lacking)...)
 	}
 	if len(requests) == 0 {
 		return false, nil
 	}
-	t.rounds++
-	return true, t.enqueuePending(ctx, step, requests)
+	t.Rounds++
+	return true, t.ask(ctx, step, "train/"+strconv.Itoa(t.Rounds), requests)
 }
 
 // lacking is how many groups short of Tasks have something to teach. Groups that
@@ -144,32 +178,74 @@ func (t *training) pick(n int) int {
 
 // metadata ties a rollout to its run; the keys are those of package semconv.
 type metadata struct {
-	RunID  string `json:"agl.run_id"`
-	Step   int    `json:"agl.step"`
-	Group  string `json:"agl.group"`
-	Member int    `json:"agl.member"`
-	Seed   int64  `json:"agl.seed"`
+	RunID    string `json:"agl.run_id"`
+	Step     int    `json:"agl.step"`
+	Group    string `json:"agl.group"`
+	Member   int    `json:"agl.member"`
+	Seed     int64  `json:"agl.seed"`
+	Request  string `json:"agl.request"`
+	Baseline bool   `json:"agl.baseline,omitempty"`
 }
 
-// request is a rollout to ask for.
-type request struct {
-	task          json.RawMessage
-	group, member int
-}
-
-func (t *training) enqueue(ctx context.Context, step int, mode agl.Mode, wanted []request) ([]string, error) {
-	requests := make([]store.EnqueueRequest, 0, len(wanted))
-	for _, r := range wanted {
+// enqueue asks for rollouts once, however often the run is killed before it
+// could note that it did: those that are there already are found by their key.
+func (t *training) enqueue(ctx context.Context, step int, key string, mode agl.Mode, wanted []request) ([]string, error) {
+	requests := make([]store.EnqueueRequest, len(wanted))
+	digest := sha256.New()
+	for i, r := range wanted {
+		kind := mode
+		if r.Greedy { // agents sample greedily when they are not trained
+			kind = agl.ModeVal
+		}
 		m, err := json.Marshal(metadata{
-			t.run.RunID, step, strconv.Itoa(r.group), r.member,
-			rolloutSeed(t.Seed, step, mode, r.group, r.member),
+			t.run.RunID, step, strconv.Itoa(r.Group), r.Member, rolloutSeed(t.Seed, step, kind, r.Group, r.Member), key, r.Greedy,
 		})
 		if err != nil {
 			return nil, err
 		}
-		requests = append(requests, store.EnqueueRequest{Input: r.task, Mode: mode, Config: &t.Rollout, Metadata: m})
+		requests[i] = store.EnqueueRequest{Input: r.task, Mode: kind, Config: &t.Rollout, Metadata: m}
+		digest.Write(m)
+		digest.Write(r.task)
 	}
-	return algorithm.Ask(ctx, t.env.Store, requests)
+	if t.resumed {
+		t.resumed = false
+		if ids, err := t.adopt(ctx, step, key, wanted); err != nil || ids != nil {
+			return ids, err
+		}
+	}
+	// The key is for a request of the killed process that is still on its way.
+	once := store.WithKey(ctx, t.run.RunID+"/"+hex.EncodeToString(digest.Sum(nil)[:16]))
+	return algorithm.Ask(once, t.env.Store, requests)
+}
+
+// adopt returns the rollouts that an execution asked for that was killed before
+// it could note them; nil when there are none.
+func (t *training) adopt(ctx context.Context, step int, key string, wanted []request) ([]string, error) {
+	rollouts, err := journal.Find(ctx, t.env.Store, t.run.Run, step, key)
+	if err != nil || len(rollouts) != len(wanted) {
+		return nil, err
+	}
+	type place struct {
+		group  string
+		member int
+		greedy bool
+	}
+	found := map[place]string{}
+	for _, r := range rollouts {
+		var m metadata
+		if err := json.Unmarshal(r.Metadata, &m); err != nil {
+			return nil, fmt.Errorf("metadata of rollout %s: %w", r.RolloutID, err)
+		}
+		found[place{m.Group, m.Member, m.Baseline}] = r.RolloutID
+	}
+	ids := make([]string, len(wanted))
+	for i, r := range wanted {
+		if ids[i] = found[place{strconv.Itoa(r.Group), r.Member, r.Greedy}]; ids[i] == "" {
+			return nil, nil
+		}
+	}
+	t.env.Logger.InfoContext(ctx, "found rollouts that were asked for", "run_id", t.run.RunID, "step", step, "rollouts", len(ids))
+	return ids, nil
 }
 
 // rolloutSeed is what the agent of one rollout derives its randomness from, a
@@ -183,14 +259,18 @@ func rolloutSeed(seed int64, step int, mode agl.Mode, group, member int) int64 {
 	return r.Int64N(1 << 31)
 }
 
-func (t *training) collect(ctx context.Context, step int, rollouts []asked) ([]algorithm.Outcome, error) {
+func (t *training) collect(ctx context.Context, step int, ids []string) ([]algorithm.Outcome, error) {
 	how := algorithm.Collecting{Stall: t.Stall}
 	if t.OnProgress != nil {
 		how.OnProgress = func(finished, of int) { t.OnProgress(step, finished, of) }
 	}
-	ids := make([]string, len(rollouts))
-	for i, r := range rollouts {
-		ids[i] = r.ID
-	}
 	return algorithm.Collect(ctx, t.env.Store, ids, how)
+}
+
+func ids(rollouts []asked) []string {
+	out := make([]string, len(rollouts))
+	for i, r := range rollouts {
+		out[i] = r.ID
+	}
+	return out
 }

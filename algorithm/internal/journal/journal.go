@@ -161,30 +161,21 @@ func (j *Journal) Ask(ctx context.Context, key string, wanted []Request) ([]stri
 	})
 }
 
-// page is how many rollouts adopt looks at together.
-const page = 200
-
 // adopt finds rollouts that an execution asked for that was killed before it
-// could record them. They are among the newest of the run.
+// could record them.
 func (j *Journal) adopt(ctx context.Context, key string) ([]string, error) {
 	j.resumed = false
+	rollouts, err := Find(ctx, j.store, j.run.Run, j.step, key)
+	if err != nil {
+		return nil, err
+	}
 	found := map[int]string{}
-	for offset := 0; ; offset += page {
-		got, err := j.store.QueryRollouts(ctx, store.RolloutQuery{
-			Paging: store.Paging{SortBy: "start_time", Desc: true, Limit: page, Offset: offset},
-		})
-		if err != nil {
-			return nil, fmt.Errorf("look for rollouts of run %s: %w", j.run.RunID, err)
+	for _, r := range rollouts {
+		var m metadata
+		if err := json.Unmarshal(r.Metadata, &m); err != nil {
+			return nil, fmt.Errorf("metadata of rollout %s: %w", r.RolloutID, err)
 		}
-		for _, r := range got.Items {
-			var m metadata
-			if json.Unmarshal(r.Metadata, &m) == nil && m.RunID == j.run.RunID && m.Step == j.step && m.Request == key {
-				found[m.Member] = r.RolloutID
-			}
-		}
-		if len(got.Items) < page || got.Items[len(got.Items)-1].StartTime < j.run.StartTime {
-			break
-		}
+		found[m.Member] = r.RolloutID
 	}
 	ids := make([]string, 0, len(found))
 	for i := range len(found) {
@@ -194,6 +185,33 @@ func (j *Journal) adopt(ctx context.Context, key string) ([]string, error) {
 		ids = append(ids, found[i])
 	}
 	return ids, nil
+}
+
+// page is how many rollouts Find looks at together.
+const page = 200
+
+// Find returns the rollouts that a run asked for in a step with the key of a
+// request, newest first. Somebody who was killed before it noted what it had
+// asked for finds it here; it is among the newest of the run.
+func Find(ctx context.Context, s store.RolloutStore, run agl.Run, step int, key string) ([]agl.AttemptedRollout, error) {
+	var found []agl.AttemptedRollout
+	for offset := 0; ; offset += page {
+		got, err := s.QueryRollouts(ctx, store.RolloutQuery{
+			Paging: store.Paging{SortBy: "start_time", Desc: true, Limit: page, Offset: offset},
+		})
+		if err != nil {
+			return nil, fmt.Errorf("look for rollouts of run %s: %w", run.RunID, err)
+		}
+		for _, r := range got.Items {
+			var m metadata
+			if json.Unmarshal(r.Metadata, &m) == nil && m.RunID == run.RunID && m.Step == step && m.Request == key {
+				found = append(found, r)
+			}
+		}
+		if len(got.Items) < page || got.Items[len(got.Items)-1].StartTime < run.StartTime {
+			return found, nil
+		}
+	}
 }
 
 // Within waits for rollouts until the limit is over and returns those that had
