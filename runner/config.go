@@ -66,6 +66,13 @@ type Config struct {
 	// ReportTimeout is how long a result is kept and sent again while the store
 	// does not answer. Default 2 min.
 	ReportTimeout time.Duration
+	// GiveBack puts rollouts whose agents are stopped with the runner back into
+	// the queue, with one attempt more than they were allowed. Otherwise they end
+	// as their own limits say, which allow no second attempt by default.
+	GiveBack bool
+	// Reclaim has Run first give back what a runner with the same WorkerID was
+	// doing when it died. Set it only when no other runner has that name.
+	Reclaim bool
 	// Logger gets one line for each failed attempt; nil discards.
 	Logger *slog.Logger
 }

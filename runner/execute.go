@@ -231,6 +231,11 @@ func (r *Runner) report(ctx context.Context, c *agent.Call, outcome agent.Outcom
 		case ReasonTimeout:
 			update.Status = store.To(agl.AttemptTimeout)
 		case ReasonStopped:
+			if r.cfg.GiveBack {
+				if err := r.giveBack(ctx, &c.Rollout); err != nil {
+					c.Logger.WarnContext(ctx, "the rollout is not given back to the queue", "err", err)
+				}
+			}
 			update.Status = store.To(agl.AttemptUnresponsive)
 		default:
 			update.Status = store.To(agl.AttemptFailed)

@@ -32,6 +32,11 @@ func New(cfg Config) (*Runner, error) {
 // period, cancels those that are left and reports them, and returns. It returns
 // an error when the store is closed, denies access or was never reached.
 func (r *Runner) Run(ctx context.Context) error {
+	if r.cfg.Reclaim {
+		if err := r.reclaim(ctx); err != nil {
+			return err
+		}
+	}
 	work, cancelWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancelWork(nil)
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
