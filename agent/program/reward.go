@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"unicode"
 
 	"agentlightning/internal/proc"
 )
@@ -45,7 +46,12 @@ func clip(s string) string {
 	if len(s) > mostSaid {
 		s = s[:mostSaid] + "…"
 	}
-	return strings.ToValidUTF8(s, "\uFFFD")
+	return strings.Map(func(r rune) rune { // errors are shown in terminals
+		if unicode.IsControl(r) && r != '\t' {
+			return '\uFFFD'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
 }
 
 var errNoReward = errors.New(`a reward is a number, or an object whose member "reward" is one`)

@@ -335,6 +335,9 @@ var rules = []rule{
 		"google.golang.org/grpc":              "serves the second port",
 	}},
 	{"internal/cli", "the commands of agl", reasons{
+		"agent":                    "says how rollouts of a runner end",
+		"agent/program":            "agl runner",
+		"runner":                   "agl runner",
 		root:                       words,
 		"adapter":                  "exports and explains what training reads",
 		"semconv":                  names,

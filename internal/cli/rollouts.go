@@ -1,16 +1,20 @@
 package cli
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"strconv"
+	"strings"
+	"unicode"
 
 	"github.com/spf13/cobra"
 
 	agl "agentlightning"
+	"agentlightning/semconv"
 	"agentlightning/store"
 	"agentlightning/storehttp"
 )
@@ -23,17 +27,13 @@ func (o *clientOptions) bind(cmd *cobra.Command) {
 	cmd.PersistentFlags().StringVar(&o.token, "token", "", "the server's token (AGL_AUTH_TOKEN)")
 }
 
+// address returns the server and its token, of the flags or the environment.
+func (o *clientOptions) address() (server, token string) {
+	return cmp.Or(o.server, os.Getenv("AGL_SERVER"), "http://127.0.0.1:4747"), cmp.Or(o.token, os.Getenv("AGL_AUTH_TOKEN"))
+}
+
 func (o *clientOptions) open() (*storehttp.Client, error) {
-	server, token := o.server, o.token
-	if server == "" {
-		server = os.Getenv("AGL_SERVER")
-	}
-	if server == "" {
-		server = "http://127.0.0.1:4747"
-	}
-	if token == "" {
-		token = os.Getenv("AGL_AUTH_TOKEN")
-	}
+	server, token := o.address()
 	client, err := storehttp.NewClient(server, storehttp.WithToken(token), storehttp.WithRetryWindow(0))
 	if err != nil {
 		return nil, usageError{fmt.Errorf("--server %s: %w", server, err)}
@@ -275,9 +275,13 @@ func showRollout(cmd *cobra.Command, s store.Store, r *agl.Rollout, attempts []a
 			fmt.Fprintf(w, "  %s\n", short(string(a.Metadata), 400))
 		}
 		final = rewards{}
+		var written []agl.Span
 		list := newListing(cmd, "  ", "SPAN", "NAME", "STATUS", "TOOK", "WHAT")
 		err := eachSpan(cmd.Context(), s, r.RolloutID, &a.AttemptID, func(span *agl.Span) error {
 			final.add(span)
+			if _, ok := span.Attributes.String(semconv.ProgramStream); ok {
+				written = append(written, *span)
+			}
 			if set != "" {
 				seen := agl.SpanInRewardSet(span, set)
 				span = &seen
@@ -290,6 +294,11 @@ func showRollout(cmd *cobra.Command, s store.Store, r *agl.Rollout, attempts []a
 		})
 		if err = errors.Join(err, list.flush()); err != nil {
 			return err
+		}
+		for i := range written {
+			if err := showOutput(w, &written[i]); err != nil {
+				return err
+			}
 		}
 	}
 	fmt.Fprintln(w)
@@ -339,4 +348,27 @@ func spanNote(s *agl.Span) string {
 		}
 	}
 	return ""
+}
+
+// outputLines is how much is shown of what a program wrote, the last of it.
+const outputLines = 50
+
+// showOutput shows the end of what a program wrote to a stream.
+func showOutput(w io.Writer, s *agl.Span) error {
+	stream, _ := s.Attributes.String(semconv.ProgramStream)
+	text, _ := s.Attributes.String(semconv.MessageBody)
+	text = strings.Map(func(r rune) rune { // it must not move the cursor of who reads it
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '\uFFFD'
+		}
+		return r
+	}, text)
+	lines := strings.Split(strings.TrimRight(text, "\n"), "\n")
+	head := "\n  " + stream
+	if more := len(lines) - outputLines; more > 0 {
+		head += fmt.Sprintf(", the last %d lines; %d more with --json", outputLines, more)
+		lines = lines[more:]
+	}
+	_, err := fmt.Fprintf(w, "%s\n    %s\n", head, strings.Join(lines, "\n    "))
+	return err
 }

@@ -3,7 +3,6 @@ package cli
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"slices"
 	"strings"
@@ -25,13 +24,13 @@ type serveOptions struct {
 	scan           time.Duration
 	printConfig    bool
 
-	tlsCert, tlsKey              string
-	publicURL                    string
-	otlpPort                     int
-	maxBody                      byteSize
-	proxy                        proxyOptions
-	calls                        callOptions
-	logLevel, logFormat, logFile string
+	tlsCert, tlsKey string
+	publicURL       string
+	otlpPort        int
+	maxBody         byteSize
+	proxy           proxyOptions
+	calls           callOptions
+	logs            logOptions
 
 	keys map[string]string // other names of settings, with the flags that they mean
 
@@ -85,9 +84,8 @@ func (o *serveOptions) bind(f *pflag.FlagSet, port int) {
 	f.StringVar(&o.publicURL, "public-url", "", "address by which agents reach the server, named in resources and printed links; by default the one that is listened on")
 	o.proxy.bind(f)
 	o.calls.bind(f)
-	f.StringVar(&o.logLevel, "log-level", "info", "debug, info, warning or error; also by area, as in info,store=debug,proxy=warning ("+strings.Join(logs.Areas(), ", ")+")")
-	f.StringVar(&o.logFormat, "log-format", "text", "form of the log's lines: "+strings.Join(logs.Formats(), " or "))
-	f.StringVar(&o.logFile, "log-file", "", "file that the log is appended to, rather than standard error")
+	o.logs.bind(f)
+	f.Lookup("log-level").Usage += "; also by area, as in info,store=debug,proxy=warning (" + strings.Join(logs.Areas(), ", ") + ")"
 	f.String(configFlag, "", "file with settings (YAML, the names of the flags as keys)")
 	f.BoolVar(&o.printConfig, "print-config", false, "print every setting with where it came from, and end")
 	f.StringVar(&o.backend, "backend", "", "as in release 0.3: memory is --db memory:")
@@ -123,7 +121,7 @@ func serve(cmd *cobra.Command, o *serveOptions) error {
 
 func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error) {
 	ctx := cmd.Context()
-	loggers, closeLog, err := o.openLog(cmd.ErrOrStderr())
+	loggers, closeLog, err := o.logs.open(cmd.ErrOrStderr())
 	if err != nil {
 		return err
 	}
@@ -173,27 +171,6 @@ func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error)
 		fmt.Fprintf(cmd.OutOrStdout(), "agl: OTLP over gRPC on %s\n", at)
 	}
 	return server.Run(ctx)
-}
-
-// openLog returns the loggers that the flags describe and what closes their file.
-func (o *serveOptions) openLog(stderr io.Writer) (*logs.Loggers, func() error, error) {
-	levels, err := logs.ParseLevels(o.logLevel)
-	if err != nil {
-		return nil, nil, usageError{fmt.Errorf("--log-level %w", err)}
-	}
-	out, closeFile := stderr, func() error { return nil }
-	if o.logFile != "" {
-		f, err := os.OpenFile(o.logFile, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
-		if err != nil {
-			return nil, nil, fmt.Errorf("--log-file: %w", err)
-		}
-		out, closeFile = f, f.Close
-	}
-	loggers, err := logs.New(out, o.logFormat, levels)
-	if err != nil {
-		return nil, nil, usageError{errors.Join(fmt.Errorf("--log-format %w", err), closeFile())}
-	}
-	return loggers, closeFile, nil
 }
 
 // applyOld honours the options of release 0.3.
