@@ -284,6 +284,22 @@ var rules = []rule{
 		"semconv":                    names,
 	}},
 
+	{"rescore", "rewards of stored rollouts, computed anew as named sets", reasons{
+		root:                "rewards and their sets",
+		"semconv":           names,
+		"adapter":           "what was said, and the model calls",
+		"algorithm":         "groups of rollouts",
+		"algorithm/prompt":  "asks judges, and reads feedback of spans",
+		"store":             contract,
+		"golang.org/x/sync": "goroutines that end together",
+	}},
+	{"rescore/expr", "rewards by expression, apart for the weight of its library", reasons{
+		root:                       words,
+		"semconv":                  names,
+		"rescore":                  "is a scorer",
+		"github.com/google/cel-go": "safe, typed expressions",
+	}},
+
 	// Putting together.
 	{"execution", "where algorithm and runners run: one process, or by role", reasons{
 		"store":             contract,
@@ -346,6 +362,9 @@ var rules = []rule{
 		"rl":                       "advantages of what was credited",
 		"algorithm":                "errors that name a line",
 		"dataset":                  "training data in files",
+		"rescore":                  "new rewards for stored rollouts",
+		"rescore/expr":             "these by expression",
+		"algorithm/prompt/openai":  "asks judges",
 		"internal/daemon":          "agl serve",
 		"gateway":                  "how the server makes the calls of the 1.0 protocol",
 		"internal/doctor":          "agl doctor",

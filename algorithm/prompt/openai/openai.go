@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
@@ -30,6 +31,20 @@ var _ prompt.Completer = (*Completer)(nil)
 // failed for want of capacity; [option.WithMaxRetries] says how often.
 func New(price Price, options ...option.RequestOption) *Completer {
 	return &Completer{openai.NewClient(options...), price}
+}
+
+// NewAt returns a completer for a server at a base URL, such as
+// http://127.0.0.1:4747/v1; empty is that of [New]. A server that is named and has
+// no key in OPENAI_API_KEY is asked without one.
+func NewAt(baseURL string, price Price) *Completer {
+	if baseURL == "" {
+		return New(price)
+	}
+	options := []option.RequestOption{option.WithBaseURL(baseURL)}
+	if os.Getenv("OPENAI_API_KEY") == "" {
+		options = append(options, option.WithAPIKey("none"))
+	}
+	return New(price, options...)
 }
 
 // Complete asks for one answer. An answer without a choice, one that was cut off
