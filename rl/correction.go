@@ -58,9 +58,10 @@ type Rejection struct {
 	// Estimator is what is looked at: [K1] is -δ, [K2] δ²/2, [K3] exp(δ)-1-δ.
 	// [OverMean] with [K1] and bounds close to 1 is the geometric sequence mask.
 	Estimator KLEstimator `json:"estimator,omitempty"`
-	// High is the largest estimate for [K2] and [K3]. For [K1] the ratio exp(δ)
-	// must lie within [Low, High]. verl holds exp(-δ) to its bounds: its lo and hi
-	// are Low 1/hi and High 1/lo.
+	// High is the largest estimate for [K2] and [K3]. For [K1] the estimate must lie
+	// within [ln Low, ln High], so that it bounds exp(-δ), the captured probability
+	// over that before the update: the inverse of what Cap and Floor bound. verl has
+	// it so.
 	High float64 `json:"high,omitempty"`
 	// Low is for [K1] only; 0 means 1/High.
 	Low float64 `json:"low,omitempty"`
@@ -266,7 +267,7 @@ func (r Rejection) apply(out *Corrected, delta [][]float64, mask [][]float32) {
 			if m == 0 {
 				continue
 			}
-			v, _ := r.Estimator.Token(0, delta[i][t])
+			v, _ := r.Estimator.Token(0, clampLog(delta[i][t]))
 			if r.Over == OverToken && !r.accepts(v) {
 				out.Mask[i][t] = 0
 				out.RejectedTokens++
@@ -300,7 +301,7 @@ func (r Rejection) apply(out *Corrected, delta [][]float64, mask [][]float32) {
 
 func (r Rejection) accepts(v float64) bool {
 	if r.Estimator == K1 {
-		return -v >= math.Log(r.Low) && -v <= math.Log(r.High)
+		return v >= math.Log(r.Low) && v <= math.Log(r.High)
 	}
 	return v <= r.High
 }

@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"agentlightning/rl"
 )
 
@@ -461,6 +463,30 @@ func TestCorrectionRefuses(t *testing.T) {
 	got, err = rl.Correction{Weights: rl.PerSequence, Reject: rl.Rejection{Over: rl.OverSum, Estimator: rl.K1, High: 2}}.Apply(far, zero, both)
 	if err != nil || got.Weights[0][0] != 2 || got.Mask[0][1] != 0 || got.RejectedRows != 1 || got.RejectedTokens != 2 {
 		t.Errorf("far away: %+v, %v, want weight 2 and one row of two tokens rejected", got, err)
+	}
+}
+
+// The bounds of k1 are those of captured over current probability, the inverse of
+// a weight: they are not the same when they are not symmetric.
+func TestRejectionByK1(t *testing.T) {
+	t.Parallel()
+	old := [][]float32{{float32(math.Log(3)), float32(math.Log(0.4)), 0}} // weights 3 and 0.4
+	zero, mask := [][]float32{{0, 0, 0}}, [][]float32{{1, 1, 1}}
+	for _, tt := range []struct {
+		low, high float64
+		want      []float32
+	}{
+		{0.3, 1.5, []float32{1, 0, 1}}, // 1/3 is inside, 2.5 is not
+		{0.5, 3, []float32{0, 1, 1}},
+		{0, 4, []float32{1, 1, 1}}, // from 1/4
+	} {
+		got, err := rl.Correction{Reject: rl.Rejection{Over: rl.OverToken, Estimator: rl.K1, Low: tt.low, High: tt.high}}.Apply(old, zero, mask)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(tt.want, got.Mask[0]); diff != "" {
+			t.Errorf("mask within %v to %v (-want +got):\n%s", tt.low, tt.high, diff)
+		}
 	}
 }
 
