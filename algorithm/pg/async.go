@@ -77,8 +77,7 @@ func (t *training) gatherSome(ctx context.Context, step int) (gathered, error) {
 		return gathered{}, err
 	}
 	carried := len(t.Pending)
-	wanted := min(t.Async.Groups, (t.Steps-step+1)*t.Tasks) // nobody works for steps that do not come
-	if lacking := wanted - len(active(t.Pending)); lacking > 0 {
+	if lacking := t.newAt(step, len(active(t.Pending))); lacking > 0 {
 		// After an interruption some of this step may have been asked for already.
 		from := 0
 		for _, a := range t.Pending {
@@ -119,6 +118,12 @@ func (t *training) gatherSome(ctx context.Context, step int) (gathered, error) {
 	out.metrics["training/async/n_new_carry_over_rollouts"] = float64(len(t.Pending) - len(rollouts))
 	out.metrics["training/async/new_carry_over_age_max_steps"] = float64(oldest)
 	return out, nil
+}
+
+// newAt is how many groups are asked for in a step beside those that are carried
+// over. Nobody works for steps that do not come.
+func (c *Config) newAt(step, carried int) int {
+	return max(0, min(c.Async.Groups, (c.Steps-step+1)*c.Tasks)-carried)
 }
 
 // await waits until as many groups as a step takes have finished.

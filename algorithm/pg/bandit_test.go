@@ -130,6 +130,10 @@ type workers struct {
 	failsGreedy func(step int) bool
 	// failsLate are those that crash after they were rewarded.
 	failsLate func(member int) bool
+	// slow is called before an agent works on a rollout; nil means not at all.
+	slow func(ctx context.Context, r agl.AttemptedRollout)
+	// hurry is for what slow waits for.
+	hurry chan struct{}
 	// beside are spans that every attempt records beside its own.
 	beside []agl.SpanCore
 	// besideAt is their sequence id; the call has 1, which 0 means, the reward 3.
@@ -151,6 +155,9 @@ func (w *workers) start(t *testing.T) {
 					return
 				}
 				for _, r := range claimed {
+					if w.slow != nil {
+						w.slow(ctx, r)
+					}
 					if err := w.work(ctx, r); err != nil && ctx.Err() == nil {
 						t.Errorf("work on %s: %v", r.RolloutID, err)
 					}

@@ -104,7 +104,7 @@ const clockSlack = 60
 // pollEvery is the time between looks at what others reported, page how many
 // rollouts one look reads at once.
 const (
-	pollEvery  = time.Second
+	pollEvery  = 250 * time.Millisecond
 	followPage = 500
 )
 
