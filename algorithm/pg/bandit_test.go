@@ -3,6 +3,7 @@ package pg_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"math/rand/v2"
 	"os"
@@ -134,6 +135,11 @@ type workers struct {
 	slow func(ctx context.Context, r agl.AttemptedRollout)
 	// hurry is for what slow waits for.
 	hurry chan struct{}
+	// decode reads the task of a rollout; nil means a number.
+	decode func(input json.RawMessage) (int32, error)
+	// talk writes what an attempt records in place of one call and its reward; nil
+	// means these.
+	talk func(task, token int32, logprob float64) []agl.SpanCore
 	// beside are spans that every attempt records beside its own.
 	beside []agl.SpanCore
 	// besideAt is their sequence id; the call has 1, which 0 means, the reward 3.
@@ -187,7 +193,11 @@ func (w *workers) work(ctx context.Context, r agl.AttemptedRollout) error {
 		}
 	} else {
 		var task int32
-		if err := r.DecodeInput(&task); err != nil {
+		err := r.DecodeInput(&task)
+		if w.decode != nil {
+			task, err = w.decode(r.Input)
+		}
+		if err != nil {
 			return err
 		}
 		seed := meta.Seed
@@ -210,6 +220,12 @@ func (w *workers) work(ctx context.Context, r agl.AttemptedRollout) error {
 		now := agl.Seconds(time.Now())
 		id := r.Attempt.AttemptID
 		spans := []agl.Span{call.Span(r.RolloutID, id, 1, now), final.Span(r.RolloutID, id, 3, now)}
+		if w.talk != nil {
+			spans = nil
+			for i, core := range w.talk(task, token, logprob) {
+				spans = append(spans, core.Span(r.RolloutID, id, int64(i+1), now))
+			}
+		}
 		for i := range w.beside {
 			spans = append(spans, w.beside[i].Span(r.RolloutID, id, max(1, w.besideAt), now))
 		}
@@ -222,4 +238,14 @@ func (w *workers) work(ctx context.Context, r agl.AttemptedRollout) error {
 	}
 	_, err := w.store.UpdateAttempt(ctx, r.RolloutID, r.Attempt.AttemptID, done)
 	return err
+}
+
+// picky is a learner that says what it cannot do.
+type picky struct{ *arms }
+
+func (p *picky) Check(o learner.Options) error {
+	if o.Loss.Entropy != 0 {
+		return fmt.Errorf("%w: cannot do entropy", learner.ErrInvalid)
+	}
+	return nil
 }

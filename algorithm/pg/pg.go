@@ -144,6 +144,9 @@ func (t *training) train(ctx context.Context) error {
 	}
 	first := true
 	for step := done + 1; t.Steps == 0 || step <= t.Steps; step++ {
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
 		if t.EarlyStop.Patience > 0 && t.Waited >= t.EarlyStop.Patience {
 			t.env.Logger.InfoContext(ctx, "stopped early", "run_id", t.run.RunID, "step", step-1,
 				"validations_without_gain", t.Waited, "best_step", t.BestStep)
