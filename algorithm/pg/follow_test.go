@@ -103,7 +103,7 @@ func (p *production) start(t *testing.T, ask <-chan struct{}) {
 	t.Cleanup(func() { stop(); wg.Wait() })
 }
 
-func followed(b *bundle, dir string, s *served, policy *arms) pg.Config {
+func followed(dir string, s *served, policy *arms) pg.Config {
 	method := pg.Method{Advantages: rl.AdvantageConfig{Estimator: rl.ReinforcePP}}
 	return pg.Config{
 		Learner: policy, Method: method, Steps: 10, LearningRate: learner.Schedule{Peak: 0.1}, Checkpoints: dir, Seed: 7,
@@ -125,7 +125,7 @@ func TestFollow(t *testing.T) {
 	p := &production{b.store, s, rand.New(rand.NewPCG(1, 2))}
 	ask := make(chan struct{}, 1)
 	ask <- struct{}{}
-	c := followed(b, t.TempDir(), s, b.policy)
+	c := followed(t.TempDir(), s, b.policy)
 	c.OnStep = func(pg.Step) { ask <- struct{}{} }
 	p.start(t, ask)
 	if err := train(t, c, b.env); err != nil {
@@ -153,7 +153,7 @@ func TestFollowLeavesOut(t *testing.T) {
 	s.policy.Store(b.policy)
 	p := &production{b.store, s, rand.New(rand.NewPCG(1, 2))}
 	trainedOn := &remembering{arms: b.policy}
-	c := followed(b, t.TempDir(), s, b.policy)
+	c := followed(t.TempDir(), s, b.policy)
 	c.Learner, c.Steps, c.PublishEvery, c.Follow.MaxStaleness = trainedOn, 3, 1, 1
 	report := func(n int, kind string) (ids []string) {
 		for range n {
@@ -241,7 +241,7 @@ func TestFollowWaitsForRewards(t *testing.T) {
 	s := &served{}
 	s.policy.Store(b.policy)
 	p := &production{b.store, s, rand.New(rand.NewPCG(1, 2))}
-	c := followed(b, t.TempDir(), s, b.policy)
+	c := followed(t.TempDir(), s, b.policy)
 	c.Steps, c.Follow.Rollouts, c.Follow.RewardWait = 1, 4, 10*time.Second
 	var late []string
 	c.OnStep = func(step pg.Step) {
@@ -311,7 +311,7 @@ func TestFollowKilled(t *testing.T) {
 			reported := 0
 			live := func(at int) (*arms, error) {
 				policy := &arms{}
-				c := followed(b, dir, s, policy)
+				c := followed(dir, s, policy)
 				c.Steps, c.Follow.Rollouts = 3, 8
 				c.OnStep = func(pg.Step) {
 					for ; reported < 24; reported++ {
@@ -525,13 +525,13 @@ func TestFollowRefuses(t *testing.T) {
 		{"LearningRate.Final", func(c *pg.Config) { c.Steps, c.LearningRate.Final = 0, 0.1 }},
 		{"nothing to publish", func(c *pg.Config) { c.Publish = nil }},
 	} {
-		c := followed(b, "", &served{}, b.policy)
+		c := followed("", &served{}, b.policy)
 		tt.change(&c)
 		if _, err := pg.New(c); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("New = %v, want an error that says %q", err, tt.want)
 		}
 	}
-	if err := train(t, followed(b, "", &served{}, b.policy), b.env); err == nil || !strings.Contains(err.Error(), "2 training tasks") {
+	if err := train(t, followed("", &served{}, b.policy), b.env); err == nil || !strings.Contains(err.Error(), "2 training tasks") {
 		t.Errorf("Run with tasks = %v, want them refused", err)
 	}
 }
