@@ -211,8 +211,15 @@ var rules = []rule{
 	}},
 	{"rl", "advantages, masks and losses (pure)", nil},
 	{"learner", "the contract to whatever updates weights", reasons{
+		root: "models that the proxy calls",
 		"rl": "losses are described there",
 	}},
+	{"learner/openai", "new models by the fine-tuning services of OpenAI and Azure", reasons{
+		root:                             words,
+		"learner":                        "implements Tuner",
+		"github.com/openai/openai-go/v3": "calls and errors of the API",
+	}},
+	{"learner/openai/openaitest", "a fine-tuning service for tests and examples", nil},
 	{"learner/native", "the built-in model: sampling, training, serving", reasons{
 		"rl":                             "the losses",
 		"learner":                        "implements the contract",
