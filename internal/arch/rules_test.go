@@ -244,6 +244,14 @@ var rules = []rule{
 		"algorithm/stage": silence,
 		"learner":         "updates the weights",
 	}},
+	{"algorithm/finetune", "reward-ranked fine-tuning by a service", reasons{
+		root:                         words,
+		"algorithm":                  "implements the contract",
+		"algorithm/internal/journal": "goes on in the middle of a job",
+		"algorithm/stage":            "names its waits",
+		"dataset":                    "chooses by reward, writes what services read",
+		"learner":                    "has a service make the model",
+	}},
 	{"algorithm/pg", "policy gradients: GRPO, PPO and their kin", reasons{
 		root:                         words,
 		"semconv":                    names,

@@ -401,10 +401,10 @@ func parse(text []byte) ([][]Message, error) {
 			Messages []Message `json:"messages"`
 		}
 		if err := json.Unmarshal(lines.Bytes(), &line); err != nil {
-			return nil, fmt.Errorf("The job failed due to an invalid training file. Line %d is not valid JSON", n) //nolint:staticcheck // the service's own words
+			return nil, fmt.Errorf("The job failed due to an invalid training file. Line %d is not valid JSON", n)
 		}
 		if !slices.ContainsFunc(line.Messages, func(m Message) bool { return m.Role == "assistant" }) {
-			return nil, fmt.Errorf("The job failed due to an invalid training file. Line %d: Example must contain at least one message with role 'assistant'", n) //nolint:staticcheck // the service's own words
+			return nil, fmt.Errorf("The job failed due to an invalid training file. Line %d: Example must contain at least one message with role 'assistant'", n)
 		}
 		out = append(out, line.Messages)
 	}
