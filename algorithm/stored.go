@@ -13,7 +13,8 @@ import (
 )
 
 // Stored chooses rollouts that are in the store already, to learn from them
-// without running an agent. The zero value takes all that have ended.
+// without running an agent. The zero value takes all that have ended, but for the
+// greedy ones that a run asked for to compare others with; these must be named.
 type Stored struct {
 	// IDs are these rollouts; nil means all that the other fields take.
 	IDs []string `json:"ids,omitempty"`
@@ -138,7 +139,8 @@ func (s Stored) fitting(ctx context.Context, from store.RolloutStore) ([]agl.Rol
 }
 
 func (s Stored) takes(r *agl.Rollout) bool {
-	return r.StartTime >= s.Since && (s.Mode == "" || r.Mode == s.Mode) && (s.RunID == "" || placeOf(r).RunID == s.RunID)
+	p := placeOf(r)
+	return !p.Baseline && r.StartTime >= s.Since && (s.Mode == "" || r.Mode == s.Mode) && (s.RunID == "" || p.RunID == s.RunID)
 }
 
 // Outcomes reads rollouts that have ended, in the order of the ids, with the
@@ -170,6 +172,8 @@ type place struct {
 	RunID string      `json:"agl.run_id"`
 	Step  json.Number `json:"agl.step"`
 	Group string      `json:"agl.group"`
+	// Baseline tells that others are compared with it.
+	Baseline bool `json:"agl.baseline"`
 }
 
 func placeOf(r *agl.Rollout) place {
@@ -181,10 +185,15 @@ func placeOf(r *agl.Rollout) place {
 }
 
 // GroupOf names the group of rollouts that one is compared with: those of the
-// same run, step and group, or without these, those of the same task.
+// same run, step and group, or without these, those of the same task. Validations
+// and tests are groups of their own.
 func GroupOf(r *agl.Rollout) string {
+	name := "task " + string(r.Input)
 	if p := placeOf(r); p.RunID != "" && p.Group != "" {
-		return fmt.Sprintf("run %s, step %s, group %s", p.RunID, p.Step, p.Group)
+		name = fmt.Sprintf("run %s, step %s, group %s", p.RunID, p.Step, p.Group)
 	}
-	return "task " + string(r.Input)
+	if r.Mode == agl.ModeVal || r.Mode == agl.ModeTest {
+		name = string(r.Mode) + ", " + name
+	}
+	return name
 }

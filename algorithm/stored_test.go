@@ -62,7 +62,7 @@ func TestStoredChoosesWhatHasEnded(t *testing.T) {
 		}
 	}
 	found, err := algorithm.Stored{}.Find(t.Context(), env.Store)
-	if err != nil || found[0].Group != "run run-1, step 3, group 0" || found[1].Group != `task "b"` || found[2].Group == found[0].Group {
+	if err != nil || found[0].Group != "run run-1, step 3, group 0" || found[1].Group != `val, task "b"` || found[2].Group == found[0].Group {
 		t.Errorf("groups: %+v, %v", found, err)
 	}
 	if _, err := (algorithm.Stored{IDs: []string{waiting[0].RolloutID}}).Find(t.Context(), env.Store); err == nil || !strings.Contains(err.Error(), "queuing") {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	agl "agentlightning"
+	"agentlightning/algorithm"
 	"agentlightning/learner"
 	"agentlightning/rl"
 )
@@ -67,6 +68,13 @@ type Config struct {
 	// GroupSize and Rollout have no meaning then and must not be set.
 	Follow *Follow
 
+	// Stored makes the run learn from rollouts that are in the store already, with
+	// the rewards of the set that it names; nil means not. A step draws Tasks groups
+	// of them. Nothing is asked for, so GroupSize, Rollout, Async and Follow must
+	// not be set. Without a Correction of the method the one that weighs tokens is
+	// taken, capped at 2: these rollouts were sampled by another policy.
+	Stored *algorithm.Stored
+
 	// ValidateEvery is the number of steps between validations on the
 	// validation tasks; the state before the first step and after the last one
 	// are validated, too. 0 means only these two.
@@ -109,6 +117,9 @@ func (c Config) withDefaults() Config {
 			c.PublishEvery = 1
 		}
 		return c
+	}
+	if c.Stored != nil {
+		return c.storedDefaults()
 	}
 	if c.Tasks == 0 {
 		c.Tasks = 16
@@ -164,6 +175,9 @@ func (c Config) Validate() error {
 // validateRun returns an error when what is said of the course of the run does
 // not fit together.
 func (c *Config) validateRun() error {
+	if err := c.validateStored(); err != nil {
+		return err
+	}
 	rollout := c.Rollout
 	switch {
 	case len(c.Resources) > 0 && c.Publish != nil:
@@ -205,26 +219,27 @@ func (c *Config) validateRun() error {
 
 // summary is what the run keeps of its configuration.
 type summary struct {
-	Steps            int              `json:"steps"`
-	Tasks            int              `json:"tasks"`
-	GroupSize        int              `json:"group_size"`
-	LearningRate     learner.Schedule `json:"learning_rate"`
-	Epochs           int              `json:"epochs"`
-	Minibatch        int              `json:"minibatch"`
-	WholeMinibatches bool             `json:"whole_minibatches"`
-	Method           methodSummary    `json:"method"`
-	ValidateEvery    int              `json:"validate_every"`
-	ShuffleRewards   bool             `json:"shuffle_rewards"`
-	PublishEvery     int              `json:"publish_every,omitempty"`
-	EarlyStop        EarlyStop        `json:"early_stop,omitzero"`
-	RestoreBest      bool             `json:"restore_best,omitempty"`
-	Async            Async            `json:"async,omitzero"`
-	Follow           *Follow          `json:"follow,omitempty"`
+	Steps            int               `json:"steps"`
+	Tasks            int               `json:"tasks"`
+	GroupSize        int               `json:"group_size"`
+	LearningRate     learner.Schedule  `json:"learning_rate"`
+	Epochs           int               `json:"epochs"`
+	Minibatch        int               `json:"minibatch"`
+	WholeMinibatches bool              `json:"whole_minibatches"`
+	Method           methodSummary     `json:"method"`
+	ValidateEvery    int               `json:"validate_every"`
+	ShuffleRewards   bool              `json:"shuffle_rewards"`
+	PublishEvery     int               `json:"publish_every,omitempty"`
+	EarlyStop        EarlyStop         `json:"early_stop,omitzero"`
+	RestoreBest      bool              `json:"restore_best,omitempty"`
+	Async            Async             `json:"async,omitzero"`
+	Follow           *Follow           `json:"follow,omitempty"`
+	Stored           *algorithm.Stored `json:"stored,omitempty"`
 }
 
 func (c Config) summary() summary {
 	return summary{
 		c.Steps, c.Tasks, c.GroupSize, c.LearningRate, c.Epochs, c.Minibatch, c.WholeMinibatches,
-		c.Method.summary(), c.ValidateEvery, c.ShuffleRewards, c.PublishEvery, c.EarlyStop, c.RestoreBest, c.Async, c.Follow,
+		c.Method.summary(), c.ValidateEvery, c.ShuffleRewards, c.PublishEvery, c.EarlyStop, c.RestoreBest, c.Async, c.Follow, c.Stored,
 	}
 }

@@ -65,7 +65,9 @@ func New(c Config) (algorithm.Algorithm, error) {
 // fits returns an error when the configuration does not go with the tasks.
 func (c *Config) fits(env algorithm.Env) error {
 	switch {
-	case c.Follow == nil && len(env.Train) == 0:
+	case c.Stored != nil && len(env.Train) > 0:
+		return fmt.Errorf("Stored: there are %d training tasks, which nothing would look at", len(env.Train))
+	case c.Follow == nil && c.Stored == nil && len(env.Train) == 0:
 		return errors.New("there are no training tasks")
 	case c.Follow != nil && len(env.Train) > 0:
 		return fmt.Errorf("Follow: there are %d training tasks, which nothing would look at", len(env.Train))
@@ -93,6 +95,8 @@ type training struct {
 	// resumed tells that no rollout was asked for since the run was resumed.
 	resumed bool
 	taken   map[string]bool // rollouts that the step in hand is trained on
+	// selection are the stored rollouts that are learnt from; nil until they are read.
+	selection *selection
 
 	state
 }
@@ -118,6 +122,8 @@ type state struct {
 	Waited int      `json:"waited,omitempty"`
 
 	Following *following `json:"following,omitempty"`
+	// Selection tells stored rollouts that are learnt from apart from others.
+	Selection string `json:"selection,omitempty"`
 }
 
 func (t *training) train(ctx context.Context) error {

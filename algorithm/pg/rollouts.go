@@ -169,7 +169,7 @@ func (t *training) lacking(members []rl.Member) (int, error) {
 // pick returns the index of the n-th task that is drawn: every pass over the
 // tasks takes each of them once, in an order of its own.
 func (t *training) pick(n int) int {
-	of := len(t.env.Train)
+	of := t.drawable()
 	if pass := n / of; t.order == nil || t.pass != pass {
 		t.pass, t.order = pass, rand.New(rand.NewPCG(uint64(t.Seed), uint64(pass))).Perm(of)
 	}

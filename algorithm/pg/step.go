@@ -59,6 +59,8 @@ type gathered struct {
 
 func (t *training) gather(ctx context.Context, step int) (gathered, error) {
 	switch {
+	case t.Stored != nil:
+		return t.gatherStored(ctx)
 	case t.Follow != nil:
 		return t.follow(ctx, step)
 	case t.Async.Groups > 0:

@@ -42,6 +42,9 @@ type Config struct {
 	// Rows makes the batch of a step, counted from 1. It must depend on nothing
 	// but its arguments, so that a resumed run sees the same batches; required.
 	Rows func(step int, random *rand.Rand) []learner.Row
+	// Source says what the rows were made of, such as an [algorithm.Stored], for
+	// those who read the run; nil says nothing.
+	Source any
 	// Preference trains on pairs by DPO; nil is supervised fine-tuning.
 	Preference *Preference
 	// Steps is the number of updates; must be at least 1.
@@ -101,6 +104,7 @@ type summary struct {
 	LearningRate learner.Schedule `json:"learning_rate"`
 	MaxGradNorm  float64          `json:"max_grad_norm"`
 	Beta         float64          `json:"beta,omitempty"` // of preferences
+	Source       any              `json:"source,omitempty"`
 }
 
 // New returns the algorithm.
@@ -112,7 +116,7 @@ func New(c Config) (algorithm.Algorithm, error) {
 }
 
 func (c Config) run(ctx context.Context, env algorithm.Env) error {
-	name, kept := Name, summary{Steps: c.Steps, LearningRate: c.LearningRate, MaxGradNorm: c.MaxGradNorm}
+	name, kept := Name, summary{Steps: c.Steps, LearningRate: c.LearningRate, MaxGradNorm: c.MaxGradNorm, Source: c.Source}
 	if c.Preference != nil {
 		name, kept.Beta = NamePreference, c.Preference.Beta
 	}

@@ -207,6 +207,7 @@ var rules = []rule{
 		"adapter/credit":                   "advantages of rows",
 		"algorithm":                        "tasks, and errors that name a line",
 		"learner":                          "rows as learners take them",
+		"store":                            contract,
 		"github.com/parquet-go/parquet-go": "Parquet in pure Go",
 	}},
 	{"rl", "advantages, masks and losses (pure)", nil},

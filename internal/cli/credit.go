@@ -168,11 +168,10 @@ func readGroups(ctx context.Context, st store.Store, ids []string, alone bool, s
 		if err := add(&r.Rollout, true); err != nil {
 			return nil, err
 		}
-		group := placeOf(&r.Rollout)
-		if alone || group == (place{}) {
+		if alone || placeOf(&r.Rollout) == (place{}) {
 			continue
 		}
-		siblings, err := siblings(ctx, st, &r.Rollout, group)
+		siblings, err := siblings(ctx, st, &r.Rollout)
 		if err != nil {
 			return nil, err
 		}
@@ -205,7 +204,8 @@ const pageOfSiblings = 500
 // siblings finds the other rollouts of a group. They were asked for close to one
 // another, so only the neighbourhood of the rollout is read: pages before and
 // after it until one has no member of the group.
-func siblings(ctx context.Context, st store.Store, r *agl.Rollout, group place) ([]agl.Rollout, error) {
+func siblings(ctx context.Context, st store.Store, r *agl.Rollout) ([]agl.Rollout, error) {
+	group := algorithm.GroupOf(r)
 	page := func(offset int) (store.Page[agl.AttemptedRollout], error) {
 		return st.QueryRollouts(ctx, store.RolloutQuery{Paging: store.Paging{SortBy: "start_time", Limit: pageOfSiblings, Offset: offset}})
 	}
@@ -236,7 +236,7 @@ func siblings(ctx context.Context, st store.Store, r *agl.Rollout, group place) 
 			}
 			found := false
 			for i := range p.Items {
-				if placeOf(&p.Items[i].Rollout) == group {
+				if algorithm.GroupOf(&p.Items[i].Rollout) == group {
 					out = append(out, p.Items[i].Rollout)
 					found = true
 				}
