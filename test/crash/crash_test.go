@@ -27,10 +27,13 @@ import (
 
 var rounds = flag.Int("crash.rounds", 5, "how often the server is killed")
 
-// asServer makes this test binary the server: its value are the arguments.
+// asServer makes this test binary agl: its value are the arguments.
 const asServer = "AGL_TEST_CRASH_SERVER"
 
 func TestMain(m *testing.M) {
+	if os.Getenv("AGL_ATTEMPT_ID") != "" {
+		os.Exit(playAgent(os.Getenv(asAgent)))
+	}
 	if args := os.Getenv(asServer); args != "" {
 		os.Args = append([]string{"agl"}, strings.Split(args, "\n")...)
 		os.Exit(cli.Main())
