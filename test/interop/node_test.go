@@ -43,7 +43,7 @@ func runNode(t *testing.T, node, program string, arguments map[string]any) ([]by
 	if err != nil {
 		return nil, err
 	}
-	folder, err := nodePrograms(t, node)
+	folder, err := nodePrograms(t, node, "node")
 	if err != nil {
 		return nil, err
 	}
@@ -74,15 +74,15 @@ func runNode(t *testing.T, node, program string, arguments map[string]any) ([]by
 	return answer, err
 }
 
-// nodePrograms returns a folder with the programs beside the packages that they
-// import, which is where Node looks for them.
-func nodePrograms(t *testing.T, node string) (string, error) {
+// nodePrograms returns a folder with the programs of one here beside the packages
+// that they import, which is where Node looks for them.
+func nodePrograms(t *testing.T, node, programs string) (string, error) {
 	packages := filepath.Join(filepath.Dir(node), "..", "node_modules")
 	if _, err := os.Stat(packages); err != nil {
-		return "", fmt.Errorf("AGL_TEST_NODE=%s has no packages beside it: %w", node, err)
+		return "", fmt.Errorf("%s has no packages beside it: %w", node, err)
 	}
 	folder := t.TempDir()
-	if err := os.CopyFS(folder, os.DirFS("node")); err != nil {
+	if err := os.CopyFS(folder, os.DirFS(programs)); err != nil {
 		return "", err
 	}
 	return folder, os.Symlink(packages, filepath.Join(folder, "node_modules"))

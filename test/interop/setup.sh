@@ -21,7 +21,7 @@ readonly cache=${AGL_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/agl-interop}
 readonly python=${PYTHON:-python3}
 readonly list=${1:-requirements.txt}
 least=3.11
-if [[ $list == release1/* ]]; then least=3.12; fi
+if [[ $list == release1/* || $list == frameworks/* ]]; then least=3.12; fi
 
 # Debian ships an interpreter without the means to make environments.
 if ! "$python" -c 'import ensurepip, venv' 2>/dev/null; then

