@@ -1,15 +1,9 @@
 package interop
 
 import (
-	"bytes"
-	"context"
-	"encoding/json"
-	"errors"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"testing"
 
 	"agentlightning/adapter"
@@ -50,45 +44,26 @@ func TestClaudeCode(t *testing.T) {
 	claude := filepath.Join(filepath.Dir(node), "../node_modules/@anthropic-ai/claude-code-linux-x64/claude")
 	m := newVLLM(t, coder)
 	s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url, "--auth-token", secret)
-	at := s.admitted(t)
 	repository := t.TempDir()
-	script := filepath.Join(repository, "add.sh")
-	if err := os.WriteFile(script, []byte("echo $(($1 - $2))\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(repository, "add.sh"), []byte("echo $(($1 - $2))\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, claude, "-p", "add.sh should add its arguments. Mend it.",
-		"--tools", "Bash", "--allowedTools", "Bash", "--output-format", "json")
-	cmd.Dir = repository
-	cmd.Env = append(os.Environ(),
-		"ANTHROPIC_BASE_URL="+at.url, "ANTHROPIC_API_KEY="+at.token, "ANTHROPIC_MODEL=agent", "ANTHROPIC_SMALL_FAST_MODEL=agent",
+	id := s.agent(t, "add.sh should add its arguments. Mend it.", []string{
+		"--dir", repository, "--grader", `[ "$(sh add.sh 2 3)" = 5 ] && echo 1 || echo 0`,
+		"--env", "ANTHROPIC_MODEL=agent", "--env", "ANTHROPIC_SMALL_FAST_MODEL=agent",
 		// Nothing but the model is called.
-		"CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "IS_SANDBOX=1", "HOME="+t.TempDir())
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("claude: %v\n%s\n%s", errors.Join(err, context.Cause(ctx)), stdout.String(), stderr.String())
-	}
-	var result struct {
-		Result  string
-		IsError bool `json:"is_error"`
-	}
-	if err := json.Unmarshal(stdout.Bytes(), &result); err != nil || result.IsError || result.Result != "Mended." {
-		t.Errorf("claude ended with %s, %v", stdout.String(), err)
-	}
-	if sum, err := exec.CommandContext(ctx, "sh", script, "2", "3").Output(); err != nil || strings.TrimSpace(string(sum)) != "5" {
-		t.Errorf("add.sh 2 3 is %q, %v", sum, err)
-	}
+		"--env", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "--env", "IS_SANDBOX=1",
+	}, "sh", "-c", `exec "$0" -p "$AGL_TASK" --tools Bash --allowedTools Bash`, claude)
 	said := m.until(t, 3)
 	if len(said) != 3 {
 		t.Fatalf("the model was called %d times, want 3", len(said))
 	}
-	spans := s.spans(t, at.RolloutID)
+	spans := s.spans(t, id)
 	var want []triplet
 	for _, g := range said {
 		want = append(want, g.triplet())
 	}
+	want[2].Reward = new(1.0)
 	got, err := adapter.TracerTriplets(spans, adapter.TracerOptions{})
 	if err != nil {
 		t.Fatal(err)

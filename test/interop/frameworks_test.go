@@ -1,10 +1,8 @@
 package interop
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,6 +13,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/adapter"
+	"agentlightning/internal/cli"
 	"agentlightning/semconv"
 	"agentlightning/store"
 )
@@ -44,8 +43,8 @@ var frameworks = []struct {
 	{name: "autogen"},
 	{name: "autogen", arguments: []string{"--stream"}},
 	// It drops what the model said beside its calls.
-	{name: "crewai", breaks: 1},
-	{name: "crewai", arguments: []string{"--stream"}, breaks: 1},
+	{name: "crewai", variables: quiet, breaks: 1},
+	{name: "crewai", variables: quiet, arguments: []string{"--stream"}, breaks: 1},
 	{name: "anthropic", environment: "langchain", breaks: 1},
 	{name: "anthropic", environment: "langchain", arguments: []string{"--stream"}, breaks: 1},
 	// It also says "" where the model said nothing beside its calls.
@@ -57,6 +56,9 @@ var frameworks = []struct {
 	{name: "vercel", arguments: []string{"anthropic", "--stream"}, breaks: 1},
 	{name: "vercel", arguments: []string{"compatible", "--otel"}, breaks: 2},
 }
+
+// quiet keeps a framework from reporting to its makers.
+var quiet = []string{"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false"}
 
 // needFrameworks returns the interpreters by name, or skips the test.
 func needFrameworks(t *testing.T) map[string]string {
@@ -92,21 +94,21 @@ func TestFrameworks(t *testing.T) {
 			}
 			m := newVLLM(t, accountant)
 			s := serve(t, "sqlite:"+filepath.Join(t.TempDir(), "agl.db"), "--model", "agent="+m.url, "--auth-token", secret)
-			at := s.admitted(t)
-			program := append(agentOf(t, f.name, interpreter), f.arguments...)
-			answer := runAgent(t, at, f.variables, program...)
-			if !strings.Contains(answer, "462") {
-				t.Errorf("the agent answered %q", answer)
+			flags := []string{"--reward", "stdout"}
+			for _, v := range f.variables {
+				flags = append(flags, "--env", v)
 			}
+			id := s.agent(t, questions[0], flags, append(agentOf(t, f.name, interpreter), f.arguments...)...)
 			said := m.until(t, 3)
 			if len(said) != 3 {
 				t.Fatalf("the model was called %d times, want 3", len(said))
 			}
-			spans := s.spans(t, at.RolloutID)
+			spans := s.spans(t, id)
 			var triplets []triplet
 			for _, g := range said {
 				triplets = append(triplets, g.triplet())
 			}
+			triplets[2].Reward = new(1.0)
 			ours, err := adapter.TracerTriplets(spans, adapter.TracerOptions{})
 			if err != nil {
 				t.Fatal(err)
@@ -196,30 +198,45 @@ func agentOf(t *testing.T, name, interpreter string) []string {
 	return []string{interpreter, filepath.Join(programs, "agent.mjs")}
 }
 
-// runAgent runs a program as an agent and returns its answer.
-func runAgent(t *testing.T, at admission, variables []string, program ...string) string {
+// agent has `agl runner` run a program for one rollout, and returns the rollout,
+// which succeeded and whose reward is 1.
+func (s *server) agent(t *testing.T, task any, flags []string, program ...string) string {
 	t.Helper()
+	input, err := json.Marshal(task)
+	if err != nil {
+		t.Fatal(err)
+	}
+	queued, err := s.client.EnqueueRollouts(t.Context(), []store.EnqueueRequest{{Input: input}})
+	if err != nil {
+		t.Fatal(err)
+	}
 	ctx, cancel := context.WithTimeout(t.Context(), callLimit)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, program[0], program[1:]...)
-	cmd.Env = append(os.Environ(),
-		"AGL_TASK="+questions[0],
-		"OPENAI_BASE_URL="+at.url+"/v1", "OPENAI_API_KEY="+at.token,
-		"ANTHROPIC_BASE_URL="+at.url, "ANTHROPIC_API_KEY="+at.token,
-		"OTEL_EXPORTER_OTLP_ENDPOINT="+at.server, "OTEL_EXPORTER_OTLP_HEADERS=Authorization=Bearer "+at.token,
-		"OTEL_RESOURCE_ATTRIBUTES=agentlightning.rollout_id="+at.RolloutID+",agentlightning.attempt_id="+at.AttemptID,
-		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false",
-		"HOME="+t.TempDir(), "NO_PROXY=127.0.0.1,localhost")
-	cmd.Env = append(cmd.Env, variables...)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := cmd.Run(); err != nil {
-		t.Fatalf("%v: %v\n%s", program, errors.Join(err, context.Cause(ctx)), stderr.String())
+	arguments := slices.Concat([]string{
+		"runner", "--server", s.url, "--token", secret, "--max-rollouts", "1",
+		"--env", "HOME=" + t.TempDir(), "--env", "NO_PROXY=127.0.0.1,localhost",
+	}, flags, []string{"--"}, program)
+	var stdout, stderr buffer
+	if code := cli.Run(ctx, arguments, &stdout, &stderr); code != 0 {
+		t.Errorf("agl runner ended with status %d", code)
 	}
-	lines := strings.Split(strings.TrimSpace(stdout.String()), "\n")
-	var last struct{ Answer string }
-	if err := json.Unmarshal([]byte(lines[len(lines)-1]), &last); err != nil {
-		t.Fatalf("%v: the last line of its output is no JSON: %v\n%s", program, err, stdout.String())
+	id := queued[0].RolloutID
+	r, err := s.client.Rollout(t.Context(), id)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return last.Answer
+	spans := s.spans(t, id)
+	reward, err := adapter.Final(spans)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Status != agl.RolloutSucceeded || reward == nil || *reward != 1 {
+		for i := range spans {
+			if spans[i].Name != semconv.SpanModelCall {
+				t.Logf("%s %v", spans[i].Name, spans[i].Attributes)
+			}
+		}
+		t.Fatalf("%v: the rollout is %s, its reward %v; want succeeded and 1\n%s%s", program, r.Status, reward, stdout.String(), stderr.String())
+	}
+	return id
 }

@@ -285,14 +285,14 @@ func (s *server) withToken() string { return strings.Replace(s.url, "://", "://a
 // admission is an attempt, the base of its address, and its token.
 type admission struct {
 	store.Attempted
-	server, url, token string
+	url, token string
 }
 
 // admitted starts an attempt.
 func (s *server) admitted(t *testing.T) admission {
 	t.Helper()
 	ids := s.claimed(t)
-	at := admission{Attempted: store.Attempted{RolloutID: ids["rollout_id"], AttemptID: ids["attempt_id"]}, server: s.url}
+	at := admission{Attempted: store.Attempted{RolloutID: ids["rollout_id"], AttemptID: ids["attempt_id"]}}
 	at.url = s.url + "/rollout/" + at.RolloutID + "/attempt/" + at.AttemptID
 	var err error
 	if at.token, err = s.client.AttemptToken(t.Context(), at.Attempted, 0); err != nil {

@@ -34,7 +34,7 @@ runner = Anthropic().beta.messages.tool_runner(
     max_tokens=256,
     system="Calculate with the tools.",
     tools=[add, multiply],
-    messages=[{"role": "user", "content": os.environ["AGL_TASK"]}],
+    messages=[{"role": "user", "content": json.loads(os.environ["AGL_TASK"])}],
     stream="--stream" in sys.argv,
 )
 last = None

@@ -33,7 +33,7 @@ async def main() -> None:
         max_tool_iterations=4,
         model_client_stream="--stream" in sys.argv,
     )
-    result = await agent.run(task=os.environ["AGL_TASK"])
+    result = await agent.run(task=json.loads(os.environ["AGL_TASK"]))
     await client.close()
     answer = result.messages[-1].content
     print(json.dumps({"answer": answer, "reward": float("462" in answer)}))

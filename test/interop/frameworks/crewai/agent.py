@@ -28,6 +28,6 @@ accountant = Agent(
     tools=[add, multiply],
     allow_delegation=False,
 )
-task = Task(description=os.environ["AGL_TASK"], expected_output="the number", agent=accountant)
+task = Task(description=json.loads(os.environ["AGL_TASK"]), expected_output="the number", agent=accountant)
 answer = Crew(agents=[accountant], tasks=[task], verbose=False).kickoff().raw
 print(json.dumps({"answer": answer, "reward": float("462" in answer)}))

@@ -23,6 +23,6 @@ agent = create_agent(
     [add, multiply],
     system_prompt="Calculate with the tools.",
 )
-result = agent.invoke({"messages": [{"role": "user", "content": os.environ["AGL_TASK"]}]})
+result = agent.invoke({"messages": [{"role": "user", "content": json.loads(os.environ["AGL_TASK"])}]})
 answer = result["messages"][-1].content
 print(json.dumps({"answer": answer, "reward": float("462" in answer)}))

@@ -38,6 +38,6 @@ graph.add_edge(START, "think")
 graph.add_conditional_edges("think", tools_condition)
 graph.add_edge("tools", "think")
 
-question = [SystemMessage("Calculate with the tools."), HumanMessage(os.environ["AGL_TASK"])]
+question = [SystemMessage("Calculate with the tools."), HumanMessage(json.loads(os.environ["AGL_TASK"]))]
 answer = graph.compile().invoke({"messages": question})["messages"][-1].content
 print(json.dumps({"answer": answer, "reward": float("462" in answer)}))

@@ -25,11 +25,11 @@ async def main() -> None:
     set_default_openai_api(os.environ.get("DIALECT", "chat_completions"))
     agent = Agent(name="accountant", instructions="Calculate with the tools.", model="agent", tools=[add, multiply])
     if "--stream" in sys.argv:
-        result = Runner.run_streamed(agent, os.environ["AGL_TASK"])
+        result = Runner.run_streamed(agent, json.loads(os.environ["AGL_TASK"]))
         async for _ in result.stream_events():
             pass
     else:
-        result = await Runner.run(agent, os.environ["AGL_TASK"])
+        result = await Runner.run(agent, json.loads(os.environ["AGL_TASK"]))
     answer = result.final_output
     print(json.dumps({"answer": answer, "reward": float("462" in answer)}))
 

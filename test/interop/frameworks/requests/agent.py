@@ -11,7 +11,7 @@ TOOLS = [{"type": "function", "function": {"name": name, "parameters": NUMBERS}}
 
 messages = [
     {"role": "system", "content": "Calculate with the tools."},
-    {"role": "user", "content": os.environ["AGL_TASK"]},
+    {"role": "user", "content": json.loads(os.environ["AGL_TASK"])},
 ]
 while True:
     answer = requests.post(

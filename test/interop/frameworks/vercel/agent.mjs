@@ -31,6 +31,6 @@ if (flags.includes("--otel")) {
   provider.register();
   registerTelemetry(new OpenTelemetry());
 }
-const answer = await solve(env.AGL_TASK, models[dialect](), flags.includes("--stream"));
+const answer = await solve(JSON.parse(env.AGL_TASK), models[dialect](), flags.includes("--stream"));
 await provider?.shutdown();
 console.log(JSON.stringify({ answer, reward: Number(answer.includes("462")) }));
