@@ -68,7 +68,7 @@ func needFrameworks(t *testing.T) map[string]string {
 		t.Skip("AGL_TEST_FRAMEWORKS is not set: run AGL_TEST_FRAMEWORKS=$(bash test/interop/frameworks/setup.sh) go test ./test/interop")
 	}
 	out := map[string]string{}
-	for _, entry := range strings.Split(line, ":") {
+	for entry := range strings.SplitSeq(line, ":") {
 		name, interpreter, ok := strings.Cut(entry, "=")
 		if !ok {
 			t.Fatalf("AGL_TEST_FRAMEWORKS: %q is not NAME=INTERPRETER", entry)
