@@ -215,6 +215,12 @@ var rules = []rule{
 		root: "models that the proxy calls",
 		"rl": "losses are described there",
 	}},
+	{"learner/command", "weights that any program updates, a process an update", reasons{
+		"dataset":       "rows in files",
+		"internal/proc": "runs trainers so that nothing of them stays",
+		"learner":       "implements the contract",
+		"rl":            "losses are handed on",
+	}},
 	{"learner/openai", "new models by the fine-tuning services of OpenAI and Azure", reasons{
 		root:                             words,
 		"learner":                        "implements Tuner",
