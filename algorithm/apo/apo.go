@@ -197,7 +197,7 @@ func (s *search) begin(ctx context.Context) error {
 		best.Score = &e.mean
 		s.state.Best = &best
 	}
-	return s.commit(ctx, best.Score)
+	return s.commit(ctx, best)
 }
 
 func (s *search) version(t agl.PromptTemplate) Prompt {
@@ -206,9 +206,10 @@ func (s *search) version(t agl.PromptTemplate) Prompt {
 	return p
 }
 
-// commit ends a round, of which score is the leader's.
-func (s *search) commit(ctx context.Context, score *float64) error {
-	step := s.journal.Step()
+// commit ends a round. The leader comes with its score on all validation tasks,
+// without one when they were not run.
+func (s *search) commit(ctx context.Context, leader Prompt) error {
+	step, score := s.journal.Step(), leader.Score
 	values := map[string]float64{"rollouts": float64(s.rollouts), "versions": float64(s.state.Versions)}
 	if score != nil {
 		values["score"] = *score
@@ -220,7 +221,13 @@ func (s *search) commit(ctx context.Context, score *float64) error {
 		return err
 	}
 	s.asked, s.rollouts = 0, 0
-	return s.journal.Commit(ctx, s.state, score)
+	if err := s.journal.Commit(ctx, s.state, score); err != nil {
+		return err
+	}
+	if s.OnRound != nil && score != nil {
+		s.OnRound(Round{step, s.Rounds, *s.state.Best, leader, s.state.Versions})
+	}
+	return nil
 }
 
 func (s *search) round(ctx context.Context, train, val func() []int) error {
@@ -270,7 +277,8 @@ func (s *search) round(ctx context.Context, train, val func() []int) error {
 	} else {
 		s.env.Logger.WarnContext(ctx, "best prompt not updated", "round", step, "prompt", leader.Version, "score", e.mean, "best_score", *s.state.Best.Score)
 	}
-	return s.commit(ctx, &e.mean)
+	leader.Score = &e.mean
+	return s.commit(ctx, leader)
 }
 
 // parents returns as many prompts of the beam as it is wide.

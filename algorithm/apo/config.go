@@ -51,6 +51,18 @@ type Config struct {
 	GradientPrompts, EditPrompts []Instruction
 	// Seed is where every random choice comes from.
 	Seed int64
+	// OnRound is called after the initial validation, when there is one, and after
+	// each round; nil means not at all.
+	OnRound func(Round)
+}
+
+// Round is how the search stands after a round.
+type Round struct {
+	Number, Of int // 0 is the initial validation
+	// Best is the best prompt so far, Leader the first of the round's beam, each
+	// with its score on all validation tasks.
+	Best, Leader Prompt
+	Prompts      int // versions made so far
 }
 
 // Instruction is a chat as two texts of package text/template, of which System

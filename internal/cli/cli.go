@@ -32,6 +32,8 @@ func (e usageError) Unwrap() error { return e.error }
 func Main() int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
+	// The first signal asks to stop, the second one does not ask.
+	context.AfterFunc(ctx, stop)
 	return Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 
@@ -73,7 +75,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServe("serve"), newServe("store"), newGateway(), newRunner(), newRollouts(), newModels(), newResources(), newCredit(), newRescore(), newDataset(), newDB(), newDoctor(),
+	root.AddCommand(newServe("serve"), newServe("store"), newGateway(), newRunner(), newRollouts(), newModels(), newResources(), newCredit(), newRescore(), newDataset(), newTrain(), newOptimize(), newDB(), newDoctor(),
 		newReplaced("prometheus", prometheusInstead), newReplaced("agentops", agentopsInstead), newVersion())
 	for _, cmd := range root.Commands() {
 		if cmd.Args == nil {

@@ -13,27 +13,10 @@ import (
 	"testing"
 
 	agl "agentlightning"
-	"agentlightning/internal/cli"
 	"agentlightning/rescore"
 	"agentlightning/semconv"
 	"agentlightning/store"
 )
-
-// argsVariable makes a process of its own of the test program, which runs one
-// command line.
-const argsVariable = "AGL_TEST_COMMAND"
-
-func TestMain(m *testing.M) {
-	if text := os.Getenv(argsVariable); text != "" {
-		var args []string
-		if err := json.Unmarshal([]byte(text), &args); err != nil {
-			panic(err)
-		}
-		os.Args = append([]string{"agl"}, args...)
-		os.Exit(cli.Main())
-	}
-	os.Exit(m.Run())
-}
 
 // A set is made, is read wherever rewards are, and the old rewards stay.
 func TestRescoreAndReadTheSet(t *testing.T) {

@@ -84,6 +84,15 @@ func (e *examination) models(ctx context.Context) {
 	}
 }
 
+// AskModels asks model backends whether they are there and have the model.
+func AskModels(ctx context.Context, models []agl.Model) []Finding {
+	e := &examination{Config: Config{HTTP: &http.Client{Transport: &http.Transport{DisableKeepAlives: true}}, Now: time.Now}}
+	for _, m := range models {
+		e.model(ctx, m)
+	}
+	return e.found
+}
+
 func (e *examination) model(ctx context.Context, m agl.Model) {
 	name := "model " + m.Name
 	if kind := m.Speaks(); kind == agl.BackendAzure || kind == agl.BackendAnthropic {
