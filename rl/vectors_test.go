@@ -558,7 +558,8 @@ type triplet struct {
 	Logprobs []float32 `json:"response_log_probs"`
 }
 
-// TestVectorEndToEnd runs end_to_end.json through every function, in float32.
+// TestVectorEndToEnd runs end_to_end.json through every function, and compares
+// with what was recorded in float32 and in bfloat16.
 func TestVectorEndToEnd(t *testing.T) {
 	t.Parallel()
 	data, err := os.ReadFile(filepath.Join("..", "testdata", "vectors", "rl", "end_to_end.json"))
@@ -590,7 +591,6 @@ func TestVectorEndToEnd(t *testing.T) {
 	if err := json.Unmarshal(data, &v); err != nil {
 		t.Fatal(err)
 	}
-	want := v.Expected["float32"]
 	limits := adapter.Limits{Prompt: v.Params.Prompt, Response: v.Params.Response}
 	var members []rl.Member
 	for i := range v.Rollouts {
@@ -614,20 +614,29 @@ func TestVectorEndToEnd(t *testing.T) {
 			rows = append(rows, broadcast(advantages[i].Value, mask))
 		}
 	}
-	if diff := cmp.Diff(want.Rollouts, ids); diff != "" {
-		t.Fatalf("rollouts of rows (-want +got):\n%s", diff)
-	}
-	rowsNear(t, "mask", masks, want.Mask)
 	if err := rl.NormalizeAdvantages(rows, masks, ids, len(rows)); err != nil {
 		t.Fatal(err)
 	}
-	rowsNear(t, "normalised advantages", rows, want.Normalised)
-	loss, err := rl.Loss{Clip: rl.Clip{Low: v.Params.Clip, High: v.Params.Clip, Dual: v.Params.Dual}, Aggregation: rl.TokenSum}.
-		Evaluate(rl.Batch{Logprobs: want.Logprobs, Old: want.Old, Advantages: rows, Mask: masks})
-	if err != nil {
-		t.Fatal(err)
+	for dtype, want := range v.Expected {
+		if diff := cmp.Diff(want.Rollouts, ids); diff != "" {
+			t.Fatalf("%s: rollouts of rows (-want +got):\n%s", dtype, diff)
+		}
+		rowsNear(t, dtype+": mask", masks, want.Mask)
+		compareRows(t, dtype+": normalised advantages", dtype, rows, want.Normalised)
+		loss, err := rl.Loss{Clip: rl.Clip{Low: v.Params.Clip, High: v.Params.Clip, Dual: v.Params.Dual}, Aggregation: rl.TokenSum}.
+			Evaluate(rl.Batch{Logprobs: want.Logprobs, Old: want.Old, Advantages: rows, Mask: masks})
+		if err != nil {
+			t.Fatal(err)
+		}
+		tolerance := 1e-6
+		if dtype == "bfloat16" {
+			tolerance = 2e-2 * math.Abs(want.Loss) // a sum of terms of both signs, each to one hundredth
+		}
+		if math.Abs(loss.Value-want.Loss) > tolerance {
+			t.Errorf("%s: loss = %v, want %v", dtype, loss.Value, want.Loss)
+		}
 	}
-	if !near(loss.Value, want.Loss) {
-		t.Errorf("loss = %v, want %v", loss.Value, want.Loss)
+	if len(v.Expected) != 2 {
+		t.Errorf("%d recordings, want float32 and bfloat16", len(v.Expected))
 	}
 }

@@ -1,6 +1,7 @@
 package pg
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -106,6 +107,7 @@ func (t *training) gatherSome(ctx context.Context, step int) (gathered, error) {
 		rollouts = append(rollouts, groups[i].rollouts...)
 		age = max(age, step-groups[i].step)
 	}
+	inOrder(rollouts)
 	outcomes, err := t.collect(ctx, step, ids(rollouts))
 	if err != nil {
 		return gathered{}, err
@@ -118,6 +120,12 @@ func (t *training) gatherSome(ctx context.Context, step int) (gathered, error) {
 	out.metrics["training/async/n_new_carry_over_rollouts"] = float64(len(t.Pending) - len(rollouts))
 	out.metrics["training/async/new_carry_over_age_max_steps"] = float64(oldest)
 	return out, nil
+}
+
+// inOrder sorts rollouts as they are handed to training: by the step that asked
+// for them, then by group; within a group as they are.
+func inOrder(rollouts []asked) {
+	slices.SortStableFunc(rollouts, func(a, b asked) int { return cmp.Or(cmp.Compare(a.Step, b.Step), cmp.Compare(a.Group, b.Group)) })
 }
 
 // newAt is how many groups are asked for in a step beside those that are carried

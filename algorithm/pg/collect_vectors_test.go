@@ -2,13 +2,95 @@ package pg
 
 import (
 	"encoding/json"
+	"math"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	agl "agentlightning"
+	"agentlightning/algorithm"
 )
+
+// TestVectorTiming covers lifecycle_metrics.json, to 1e-12.
+func TestVectorTiming(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "testdata", "vectors", "rl", "lifecycle_metrics.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Values   []float64          `json:"values"`
+		Expected map[string]float64 `json:"expected"`
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	near := cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) <= 1e-12 })
+	if diff := cmp.Diff(v.Expected, spread(v.Values), near); diff != "" {
+		t.Errorf("spread(%v) (-want +got):\n%s", v.Values, diff)
+	}
+	outcomes := make([]algorithm.Outcome, 3)
+	for i := range outcomes[:2] {
+		r := &outcomes[i].Rollout
+		r.StartTime, r.Attempt, r.EndTime = 100, &agl.Attempt{StartTime: 101 + float64(i)}, new(105.0)
+	}
+	got := map[string]float64{}
+	lifecycle(outcomes, got)
+	for name, want := range map[string]float64{
+		"timing/rollout_queue_wait_s/max": 2, "timing/rollout_run_duration_s/mean": 3.5, "timing/rollout_total_s/p50": 5,
+		"timing/rollout_n_missing_running_ts": 1,
+	} {
+		if got[name] != want {
+			t.Errorf("%s = %v, want %v", name, got[name], want)
+		}
+	}
+}
+
+// TestVectorOrder covers sort_by_step_and_sample of trajectory_aggregation.json.
+func TestVectorOrder(t *testing.T) {
+	t.Parallel()
+	text, err := os.ReadFile(filepath.Join("..", "..", "testdata", "vectors", "rl", "trajectory_aggregation.json"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var v struct {
+		Cases []struct {
+			Name     string `json:"name"`
+			Rollouts []struct {
+				ID     string `json:"rollout_id"`
+				Step   int    `json:"step"`
+				Sample int    `json:"sample_idx_in_step"`
+			} `json:"rollouts"`
+			Expected struct {
+				Rollouts []string `json:"rollout_id_list"`
+			} `json:"expected"`
+		} `json:"cases"`
+	}
+	if err := json.Unmarshal(text, &v); err != nil {
+		t.Fatal(err)
+	}
+	ran := false
+	for _, c := range v.Cases {
+		if c.Name != "sort_by_step_and_sample" {
+			continue
+		}
+		ran = true
+		var rollouts []asked
+		for _, r := range c.Rollouts {
+			rollouts = append(rollouts, asked{ID: r.ID, Step: r.Step, Group: r.Sample})
+		}
+		inOrder(rollouts)
+		if diff := cmp.Diff(c.Expected.Rollouts, ids(rollouts)); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+	}
+	if !ran {
+		t.Error("there is no such case")
+	}
+}
 
 // TestVectorAsyncGroups covers every case of async_group_collection.json: which
 // groups a step takes, in which order, and what is carried over.

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -131,9 +133,9 @@ func (l *life) end(t *testing.T) any {
 	}
 	metrics := map[int]map[string]float64{}
 	for _, s := range steps {
-		for _, name := range []string{"timing_s/step", "timing_s/gen", "timing_s/update_actor", "perf/rollouts_per_second"} {
-			delete(s.Values, name)
-		}
+		maps.DeleteFunc(s.Values, func(name string, _ float64) bool {
+			return strings.HasPrefix(name, "timing") || name == "perf/rollouts_per_second"
+		})
 		metrics[s.Step] = s.Values
 	}
 	all, err := l.store.Statistics(t.Context())

@@ -21,6 +21,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -340,9 +341,9 @@ func (s *site) end(t *testing.T, hash string) map[string]any {
 	}
 	metrics := map[int]map[string]float64{}
 	for _, m := range steps {
-		for _, name := range []string{"timing_s/step", "timing_s/gen", "timing_s/update_actor", "perf/rollouts_per_second"} {
-			delete(m.Values, name)
-		}
+		maps.DeleteFunc(m.Values, func(name string, _ float64) bool {
+			return strings.HasPrefix(name, "timing") || name == "perf/rollouts_per_second"
+		})
 		metrics[m.Step] = m.Values
 	}
 	counts, err := s.store.Statistics(t.Context())

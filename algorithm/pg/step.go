@@ -88,6 +88,7 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 		return fmt.Errorf("%w: %s", ErrNoRewards, s.LastFailure)
 	}
 	maps.Copy(s.Metrics, g.metrics)
+	lifecycle(g.outcomes, s.Metrics)
 	if err := t.learn(ctx, s, g); err != nil {
 		return err
 	}
