@@ -48,7 +48,7 @@ const (
 	PassK Estimator = "passk"
 	// GDPO takes GRPO's value for each component of the reward by itself, adds
 	// them up by weight, and whitens the sum over the members of the batch
-	// (arXiv:2601.05242).
+	// (arXiv:2601.05242; verl whitens over their tokens).
 	GDPO Estimator = "gdpo"
 )
 

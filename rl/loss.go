@@ -45,7 +45,8 @@ const (
 	CISPO Surrogate = "cispo"
 	// DPPO is -A·ρ, without the tokens whose probability the update has moved
 	// by more than High upwards (positive A) or Low downwards (negative A): the
-	// binary total-variation mask of arXiv:2602.04879.
+	// binary total-variation mask of arXiv:2602.04879. Its gradient is that of
+	// verl, which truncates ρ at 20 on top.
 	DPPO Surrogate = "dppo"
 	// Reinforce is -A·logprob, without a ratio; Low and High must be 0.
 	Reinforce Surrogate = "reinforce"
@@ -64,9 +65,10 @@ type Clip struct {
 	Dual float64 `json:"dual,omitempty"`
 }
 
-// Clip returns the bounds that the surrogate is published with: PPO 0.2 and
-// 0.2, GSPO 3e-4 and 4e-4, GMPO 0.4 and 0.4, CISPO 1 and 4 (a ratio of at most 5,
-// as in arXiv:2510.13786), DPPO 0.2 and 0.2.
+// Clip returns the bounds that the surrogate is published with: PPO 0.2 and 0.2
+// (arXiv:1707.06347, table 1), GSPO 3e-4 and 4e-4 (arXiv:2507.18071, section 5.1),
+// GMPO 0.4 and 0.4 (arXiv:2507.20673, section 4), CISPO 1 and 4 (a ratio of at most
+// 5, as in arXiv:2510.13786), DPPO 0.2 and 0.2.
 func (s Surrogate) Clip() Clip {
 	switch s {
 	case GSPO:
