@@ -40,18 +40,18 @@ var covered = map[string]struct {
 	"lifecycle_metrics.json":         {1, []string{"algorithm/pg/TestVectorTiming"}, "1e-12", nil},
 	"async_group_collection.json":    {7, []string{"algorithm/pg/TestVectorAsyncGroups"}, exact, nil},
 	"trajectory_aggregation.json": {
-		23, []string{"adapter/TestVectorRows", "algorithm/pg/TestVectorOrder"}, absolute,
-		map[string]string{"unknown_level": "how calls are joined is a Go constant; there is no other one to refuse"},
+		cases: 23, tests: []string{"adapter/TestVectorRows", "algorithm/pg/TestVectorOrder"}, tolerance: absolute,
+		leftOut: map[string]string{"unknown_level": "how calls are joined is a Go constant; there is no other one to refuse"},
 	},
 	"v1_0_2_additions.json": {
-		8, []string{"adapter/TestVectorRows"}, absolute,
-		map[string]string{"routed_experts/": "no learner replays the routes of experts; they are kept as they came, see TestRoutedExpertVectors"},
+		cases: 8, tests: []string{"adapter/TestVectorRows"}, tolerance: absolute,
+		leftOut: map[string]string{"routed_experts/": "no learner replays the routes of experts; they are kept as they came, see TestRoutedExpertVectors"},
 	},
 	"events_to_triplets.json": {22, []string{"gateway/TestTripletVectors", "algorithm/pg/TestVectorTurns"}, exact, nil},
 	"events_v1_0_2.json":      {7, []string{"gateway/TestTripletVectors", "gateway/TestRoutedExpertVectors"}, exact, nil},
 	"padding.json": {
-		4, nil, exact,
-		map[string]string{"": "rows keep their lengths; whoever makes tensors of them pads"},
+		cases: 4, tests: nil, tolerance: exact,
+		leftOut: map[string]string{"": "rows keep their lengths; whoever makes tensors of them pads"},
 	},
 }
 
