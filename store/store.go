@@ -284,6 +284,8 @@ type RunStore interface {
 	PutCheckpoint(ctx context.Context, runID string, c agl.Checkpoint) error
 	// LatestCheckpoint returns the one with the highest step, [ErrNotFound] when there is none.
 	LatestCheckpoint(ctx context.Context, runID string) (agl.Checkpoint, error)
+	// Checkpoints lists the checkpoints of a run by step, without their State.
+	Checkpoints(ctx context.Context, runID string) ([]agl.Checkpoint, error)
 }
 
 // ModelStore keeps the model backends that the proxy routes to.

@@ -107,6 +107,17 @@ func (c *Client) LatestCheckpoint(ctx context.Context, runID string) (agl.Checkp
 	return checkpoint, err
 }
 
+// Checkpoints implements [store.RunStore].
+func (c *Client) Checkpoints(ctx context.Context, runID string) ([]agl.Checkpoint, error) {
+	id, err := segment(runID)
+	if err != nil {
+		return nil, err
+	}
+	checkpoints := []agl.Checkpoint{}
+	err = c.get(ctx, "/runs/"+id+"/checkpoints", &checkpoints)
+	return checkpoints, err
+}
+
 // PutModels implements [store.ModelStore].
 func (c *Client) PutModels(ctx context.Context, models []agl.Model) error {
 	return c.postJSON(ctx, "/models", "", notNil(models), nil)

@@ -79,6 +79,7 @@ func descriptions() map[string]Route {
 		"GET runs/{run_id}/metrics":            {Summary: "List the metrics of the steps after a step", Query: "after=:integer", Out: "[]StepMetrics", Status: ok},
 		"POST runs/{run_id}/metrics":           {Summary: "Append metrics; those of a step that exists are replaced", In: "[]StepMetrics", Out: "object", Status: ok},
 		"POST runs/{run_id}/checkpoints":       {Summary: "Record a checkpoint", In: "Checkpoint", Out: "object", Status: ok},
+		"GET runs/{run_id}/checkpoints":        {Summary: "List checkpoints by step, without their state", Out: "[]Checkpoint", Status: ok},
 		"GET runs/{run_id}/checkpoints/latest": {Summary: "Get the checkpoint of the highest step; null when there is none", Out: "Checkpoint?", Status: ok},
 		"GET models":                           {Summary: "List model backends", Query: "keys=:boolean", Out: "[]Model", Status: ok},
 		"POST models":                          {Summary: "Add model backends, or replace those of the same name and endpoint", In: "[]Model", Out: "object", Status: ok},

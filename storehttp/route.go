@@ -73,6 +73,7 @@ func routes() []route {
 		{method: get, pattern: "runs/{run_id}/metrics", serve: (*handler).stepMetrics},
 		{method: post, pattern: "runs/{run_id}/metrics", serve: (*handler).addStepMetrics},
 		{method: post, pattern: "runs/{run_id}/checkpoints", serve: (*handler).putCheckpoint},
+		{method: get, pattern: "runs/{run_id}/checkpoints", serve: (*handler).checkpoints},
 		{method: get, pattern: "runs/{run_id}/checkpoints/latest", serve: (*handler).latestCheckpoint},
 
 		{method: get, pattern: "models", serve: (*handler).listModels},

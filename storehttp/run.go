@@ -176,3 +176,11 @@ func (h *handler) latestCheckpoint(c *call) answer {
 	}
 	return encoded(http.StatusOK, checkpoint)
 }
+
+func (h *handler) checkpoints(c *call) answer {
+	checkpoints, err := h.store.Checkpoints(c.Context(), c.params[0])
+	if err != nil {
+		return failed(err)
+	}
+	return encoded(http.StatusOK, notNil(checkpoints))
+}

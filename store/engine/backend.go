@@ -89,6 +89,7 @@ type Reader interface {
 	Runs(limit int) ([]agl.Run, error) // newest first
 	StepMetrics(runID string, after int) ([]agl.StepMetrics, error)
 	LatestCheckpoint(runID string) (agl.Checkpoint, bool, error)
+	Checkpoints(runID string) ([]agl.Checkpoint, error) // by step, without State
 
 	Models() ([]agl.Model, error)
 	Counts() (store.Statistics, error)

@@ -190,3 +190,20 @@ func (s *Store) LatestCheckpoint(ctx context.Context, runID string) (agl.Checkpo
 	})
 	return out, err
 }
+
+// Checkpoints implements [store.RunStore].
+func (s *Store) Checkpoints(ctx context.Context, runID string) ([]agl.Checkpoint, error) {
+	out := []agl.Checkpoint{}
+	err := s.view(ctx, func(r Reader) error {
+		if _, err := existingRun(r, runID); err != nil {
+			return err
+		}
+		found, err := r.Checkpoints(runID)
+		out = append(out[:0], found...)
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return out, nil
+}

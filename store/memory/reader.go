@@ -251,6 +251,20 @@ func (r reader) LatestCheckpoint(runID string) (agl.Checkpoint, bool, error) {
 	return engine.CloneCheckpoint(&row.checkpoints[len(row.checkpoints)-1]), true, nil
 }
 
+func (r reader) Checkpoints(runID string) ([]agl.Checkpoint, error) {
+	row, ok := r.s.runs[runID]
+	if !ok {
+		return nil, nil
+	}
+	out := make([]agl.Checkpoint, len(row.checkpoints))
+	for i := range row.checkpoints {
+		c := row.checkpoints[i]
+		c.State = nil
+		out[i] = engine.CloneCheckpoint(&c)
+	}
+	return out, nil
+}
+
 func (r reader) Models() ([]agl.Model, error) { return slices.Clone(r.s.models), nil }
 
 func (r reader) Counts() (store.Statistics, error) { return counts(r.s), nil }

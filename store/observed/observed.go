@@ -254,6 +254,12 @@ func (s *Store) LatestCheckpoint(ctx context.Context, runID string) (_ agl.Check
 	return s.next.LatestCheckpoint(ctx, runID)
 }
 
+// Checkpoints implements [store.Store].
+func (s *Store) Checkpoints(ctx context.Context, runID string) (_ []agl.Checkpoint, err error) {
+	defer s.m.done(opCheckpoints, time.Now(), &err)
+	return s.next.Checkpoints(ctx, runID)
+}
+
 // PutModels implements [store.Store].
 func (s *Store) PutModels(ctx context.Context, models []agl.Model) (err error) {
 	defer s.m.done(opPutModels, time.Now(), &err)

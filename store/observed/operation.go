@@ -36,6 +36,7 @@ const (
 	opStepMetrics
 	opPutCheckpoint
 	opLatestCheckpoint
+	opCheckpoints
 	opPutModels
 	opReplaceModels
 	opDeleteModels
@@ -85,6 +86,7 @@ var names = [operations]string{
 	opStepMetrics:      "query_step_metrics",
 	opPutCheckpoint:    "put_checkpoint",
 	opLatestCheckpoint: "get_latest_checkpoint",
+	opCheckpoints:      "query_checkpoints",
 	opPutModels:        "put_models",
 	opReplaceModels:    "replace_models",
 	opDeleteModels:     "delete_models",

@@ -64,6 +64,7 @@ func TestPlans(t *testing.T) {
 		{"selectWorker", selectWorker},
 		{"selectStepMetrics", selectStepMetrics},
 		{"selectLatestCheckpoint", selectLatestCheckpoint},
+		{"selectCheckpoints", selectCheckpoints},
 		{"selectAnswer", selectAnswer},
 		{"pruneAnswers", pruneAnswers},
 		{"countRollouts", countRollouts},

@@ -122,6 +122,18 @@ func (r reader) LatestCheckpoint(runID string) (agl.Checkpoint, bool, error) {
 	return c, found, err
 }
 
+func (r reader) Checkpoints(runID string) ([]agl.Checkpoint, error) {
+	var out []agl.Checkpoint
+	err := r.c.query(func(row row) error {
+		out = append(out, agl.Checkpoint{Step: int(row.int(0)), Time: row.float(1), Path: row.text(2), Score: row.optionalFloat(3)})
+		return nil
+	}, selectCheckpoints, runID)
+	if err != nil {
+		return nil, fmt.Errorf("checkpoints of run %s: %w", runID, err)
+	}
+	return out, nil
+}
+
 func (t *tx) PutCheckpoint(runID string, c agl.Checkpoint) error {
 	t.write()
 	_, err := t.c.exec(putCheckpoint, runID, int64(c.Step), c.Time, c.Path, orNull(c.Score), rawOrNull(c.State))

@@ -144,7 +144,8 @@ const (
 
 	selectLatestCheckpoint = `SELECT step, time, path, score, state FROM checkpoints WHERE run_id = ?
 		ORDER BY step DESC LIMIT 1`
-	putCheckpoint = `INSERT OR REPLACE INTO checkpoints (run_id, step, time, path, score, state)
+	selectCheckpoints = `SELECT step, time, path, score FROM checkpoints WHERE run_id = ? ORDER BY step`
+	putCheckpoint     = `INSERT OR REPLACE INTO checkpoints (run_id, step, time, path, score, state)
 		VALUES (?, ?, ?, ?, ?, ?)`
 )
 

@@ -277,7 +277,7 @@ func anyRun(r *rand.Rand, s *side) operation {
 	}
 	limit := r.IntN(3)
 	return op(func(ctx context.Context, s *side) string {
-		return show(s.StepMetrics(ctx, id(s), step)) + show(s.LatestCheckpoint(ctx, id(s))) + show(s.Runs(ctx, limit)) + show(s.Models(ctx))
+		return show(s.StepMetrics(ctx, id(s), step)) + show(s.LatestCheckpoint(ctx, id(s))) + show(s.Checkpoints(ctx, id(s))) + show(s.Runs(ctx, limit)) + show(s.Models(ctx))
 	}, "read run %d", i)
 }
 

@@ -48,6 +48,8 @@ func runTests() []test {
 			f.refused(f.PutCheckpoint(f.Context(), "x", agl.Checkpoint{Step: 1}), store.ErrNotFound, "")
 			_, err = f.LatestCheckpoint(f.Context(), "x")
 			f.refused(err, store.ErrNotFound, "")
+			_, err = f.Checkpoints(f.Context(), "x")
+			f.refused(err, store.ErrNotFound, "")
 		}},
 		{"a run ends and goes on", "", func(f *fixture) {
 			run := f.createRun("r")
@@ -104,11 +106,13 @@ func runTests() []test {
 			f.createRun("r")
 			_, err := f.LatestCheckpoint(f.Context(), "r")
 			f.refused(err, store.ErrNotFound, "")
+			f.same("none", must(f.Checkpoints(f.Context(), "r"))(f), []agl.Checkpoint{})
 			put := func(c agl.Checkpoint) { f.ok(f.PutCheckpoint(f.Context(), "r", c)) }
 			want := agl.Checkpoint{Step: 7, Time: 3, Path: "/p", Score: new(0.75), State: json.RawMessage(`{"a":[1,1.0]}`)}
 			put(want)
 			put(agl.Checkpoint{Step: 2, Time: 4})
 			f.same("latest", must(f.LatestCheckpoint(f.Context(), "r"))(f), want)
+			f.same("all", must(f.Checkpoints(f.Context(), "r"))(f), []agl.Checkpoint{{Step: 2, Time: 4}, {Step: 7, Time: 3, Path: "/p", Score: new(0.75)}})
 			put(agl.Checkpoint{Step: 7, Path: "/q"})
 			got := must(f.LatestCheckpoint(f.Context(), "r"))(f)
 			f.isNow("time", &got.Time)
