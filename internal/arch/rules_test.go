@@ -315,6 +315,12 @@ var rules = []rule{
 		"store":             contract,
 		"golang.org/x/sync": "goroutines that end together",
 	}},
+	{"tracking", "runs of algorithms as people and other trackers read them", reasons{
+		root:                         words,
+		"algorithm":                  "names of metrics, rewards of stored rollouts",
+		"store":                      contract,
+		"google.golang.org/protobuf": "the wire format of event files",
+	}},
 	{"rescore/expr", "rewards by expression, apart for the weight of its library", reasons{
 		root:                       words,
 		"semconv":                  names,
@@ -415,6 +421,7 @@ var rules = []rule{
 		"dataset":                      "training data in files",
 		"rescore":                      "new rewards for stored rollouts",
 		"rescore/expr":                 "these by expression",
+		"tracking":                     "lists, compares and exports runs",
 		"algorithm/prompt/openai":      "asks judges",
 		"internal/daemon":              "agl serve",
 		"gateway":                      "how the server makes the calls of the 1.0 protocol",
