@@ -14,6 +14,8 @@ type change struct {
 	now      float64
 	finished []agl.Rollout // entered a terminal status
 	queued   int           // ids that joined the queue
+	block    int           // span numbers to reserve with a first attempt
+	reserved []reservation // that were
 	moves    []Change
 	after    func() // what else has to happen; nil for nothing
 }

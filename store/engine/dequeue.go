@@ -140,6 +140,11 @@ func (c *change) claim(limit int, workerID *string) ([]agl.AttemptedRollout, err
 			if err != nil {
 				return nil, err
 			}
+			if newest == nil {
+				if err := c.reserveFirst(id); err != nil {
+					return nil, err
+				}
+			}
 			started = append(started, ro)
 			attempts = append(attempts, a)
 			out = append(out, agl.AttemptedRollout{Rollout: ro, Attempt: &a})

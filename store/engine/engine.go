@@ -178,7 +178,7 @@ func (s *Store) update(ctx context.Context, f func(*change) error) error {
 	defer s.life.RUnlock()
 	var c change
 	err := s.backend.Update(ctx, func(tx Tx) error {
-		c = change{Tx: tx, now: s.now()} // from scratch, for this may run again
+		c = change{Tx: tx, now: s.now(), block: s.sequences.block} // from scratch, for this may run again
 		return f(&c)
 	})
 	if err != nil {
@@ -187,6 +187,7 @@ func (s *Store) update(ctx context.Context, f func(*change) error) error {
 	if c.after != nil {
 		c.after()
 	}
+	s.sequences.grant(c.reserved)
 	s.line.wake(c.queued)
 	s.waits.finish(c.finished)
 	if len(c.finished) > 0 {

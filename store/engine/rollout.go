@@ -86,6 +86,9 @@ func (s *Store) StartRollout(ctx context.Context, req store.StartRequest) (agl.A
 		if err := c.InsertAttempts([]agl.Attempt{a}); err != nil {
 			return err
 		}
+		if err := c.reserveFirst(ro.RolloutID); err != nil {
+			return err
+		}
 		out = agl.AttemptedRollout{Rollout: ro, Attempt: &a}
 		if err := c.assign(&a, false); err != nil {
 			return err

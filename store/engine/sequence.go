@@ -277,6 +277,42 @@ func raiseCounters(counters []*counter, owners []spanOwner) {
 	}
 }
 
+// reservation are span numbers that a transaction reserved for a rollout: the
+// block that ends at last.
+type reservation struct {
+	rolloutID string
+	last      int64
+}
+
+// reserveFirst reserves span numbers in the transaction that begins the first
+// attempt of a rollout, so that asking for them needs none of its own.
+func (c *change) reserveFirst(rolloutID string) error {
+	if c.block == 0 {
+		return nil
+	}
+	last, err := c.TakeSequenceIDs(rolloutID, c.block)
+	c.reserved = append(c.reserved, reservation{rolloutID, last})
+	return err
+}
+
+// grant hands what was reserved to the counters. One that somebody came to use
+// in between stands above already.
+func (q *sequencer) grant(reserved []reservation) {
+	for _, r := range reserved {
+		pinned := q.pin([]string{r.rolloutID})
+		c := pinned[0]
+		c.mu.Lock()
+		if r.last > c.reserved {
+			if before := r.last - int64(q.block); before != c.reserved {
+				c.last = max(c.last, before)
+			}
+			c.reserved = r.last
+		}
+		c.mu.Unlock()
+		q.unpin(pinned)
+	}
+}
+
 // trimCounters gives unused numbers back to the backend, so that numbering goes
 // on without a gap, and forgets their counters: some when there are too many, or
 // all of them. The caller keeps Close out.

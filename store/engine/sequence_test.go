@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"sync"
@@ -69,6 +70,99 @@ func TestMostNumbersNeedNoTransaction(t *testing.T) {
 	}
 	if n := b.updates.Load(); n > 10 {
 		t.Errorf("320 numbers took %d transactions, want 10 at most", n)
+	}
+}
+
+// committed calls a function between the commit of a transaction and what
+// follows from it.
+type committed struct {
+	engine.Backend
+	then func()
+}
+
+func (b *committed) Update(ctx context.Context, f func(engine.Tx) error) error {
+	err := b.Backend.Update(ctx, f)
+	if then := b.then; then != nil {
+		b.then = nil
+		then()
+	}
+	return err
+}
+
+func TestTheFirstNumbersComeWithTheAttempt(t *testing.T) {
+	t.Parallel()
+	for name, begin := range map[string]func(t *testing.T, s *engine.Store) string{
+		"claim": func(t *testing.T, s *engine.Store) string {
+			t.Helper()
+			if _, err := s.EnqueueRollouts(t.Context(), make([]store.EnqueueRequest, 1)); err != nil {
+				t.Fatal(err)
+			}
+			got, err := s.DequeueRollouts(t.Context(), store.DequeueRequest{Limit: 1})
+			if err != nil || len(got) != 1 {
+				t.Fatalf("claimed %d, %v", len(got), err)
+			}
+			return got[0].RolloutID
+		},
+		"start": func(t *testing.T, s *engine.Store) string {
+			t.Helper()
+			got, err := s.StartRollout(t.Context(), store.StartRequest{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			return got.RolloutID
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			memory := memory.New()
+			b := &counted{Backend: memory}
+			s := engine.New(b, engine.Config{})
+			defer s.Close()
+			id := begin(t, s)
+			before := b.updates.Load()
+			for want := int64(1); want <= 20; want++ {
+				if got := next(t, s, id); got != want {
+					t.Fatalf("number %d, want %d", got, want)
+				}
+			}
+			if n := b.updates.Load() - before; n != 0 {
+				t.Errorf("20 numbers took %d transactions, want none", n)
+			}
+			crashed := engine.New(memory, engine.Config{})
+			defer crashed.Close()
+			if got := next(t, crashed, id); got <= 20 || got > 20+64 {
+				t.Errorf("after a crash: number %d, want a little above 20", got)
+			}
+		})
+	}
+}
+
+// Whoever asks for a number before the counter has heard of those that are
+// reserved gets one above them; none is issued twice.
+func TestNumbersThatAreAskedForBeforeTheyAreGranted(t *testing.T) {
+	t.Parallel()
+	b := &committed{Backend: memory.New()}
+	s := engine.New(b, engine.Config{})
+	defer s.Close()
+	enqueued, err := s.EnqueueRollouts(t.Context(), make([]store.EnqueueRequest, 1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := enqueued[0].RolloutID
+	seen := map[int64]bool{}
+	b.then = func() { seen[next(t, s, id)] = true }
+	if _, err := s.DequeueRollouts(t.Context(), store.DequeueRequest{Limit: 1}); err != nil {
+		t.Fatal(err)
+	}
+	for range 100 {
+		n := next(t, s, id)
+		if seen[n] {
+			t.Fatalf("number %d was issued twice", n)
+		}
+		seen[n] = true
+	}
+	if len(seen) != 101 {
+		t.Errorf("%d numbers, want 101", len(seen))
 	}
 }
 

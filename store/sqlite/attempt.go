@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"bytes"
 	"fmt"
 
 	agl "agentlightning"
@@ -109,8 +110,11 @@ func (t *tx) UpdateAttempts(attempts []agl.Attempt) error {
 func (t *tx) updateAttempt(a *agl.Attempt) (int64, error) {
 	if r := t.known.get(a.RolloutID); r != nil && r.latest != nil && r.latest.AttemptID == a.AttemptID &&
 		r.latest.SequenceID == a.SequenceID {
-		seq := r.latestSeq
+		seq, before := r.latestSeq, r.latest
 		r.setLatest(seq, a)
+		if onlyTouched(before, a) {
+			return t.c.exec(touchAttempt, seq, orNull(a.LastHeartbeatTime))
+		}
 		return t.c.exec(heartbeatAttempt, seq, string(a.Status), a.StartTime, orNull(a.EndTime),
 			orNull(a.WorkerID), orNull(a.LastHeartbeatTime), rawOrNull(a.Metadata))
 	}
@@ -121,6 +125,12 @@ func (t *tx) updateAttempt(a *agl.Attempt) (int64, error) {
 	t.known.forgetLatest(a.RolloutID)
 	return t.c.exec(updateAttempt, rollout, int64(a.SequenceID), a.AttemptID, a.RolloutID, string(a.Status),
 		a.StartTime, orNull(a.EndTime), orNull(a.WorkerID), orNull(a.LastHeartbeatTime), rawOrNull(a.Metadata))
+}
+
+// onlyTouched reports whether nothing but the heartbeat of an attempt differs.
+func onlyTouched(from, to *agl.Attempt) bool {
+	return from.Status == to.Status && from.StartTime == to.StartTime && same(from.EndTime, to.EndTime) &&
+		same(from.WorkerID, to.WorkerID) && (from.Metadata == nil) == (to.Metadata == nil) && bytes.Equal(from.Metadata, to.Metadata)
 }
 
 func (t *tx) DeleteAttempts(attempts []store.Attempted) error {

@@ -11,13 +11,18 @@ import (
 // reading that the rules do before they write.
 //
 // It has two generations: when the young one is full the old one is dropped.
-type known struct{ young, old map[string]*knownRollout }
+// Workers, of which there are few, start again when there are too many.
+type known struct {
+	young, old map[string]*knownRollout
+	workers    map[string]*agl.Worker // not changed but replaced
+}
 
 const (
 	// maxKnown is the size of a generation.
 	maxKnown = 2048
 	// maxKnownBytes is up to which size of input and metadata a rollout is
-	// remembered; of larger ones only the seq is.
+	// remembered; of larger ones only the seq is. Workers with more statistics
+	// are not remembered.
 	maxKnownBytes = 4096
 )
 
@@ -32,7 +37,10 @@ type knownRollout struct {
 }
 
 func newKnown() *known {
-	return &known{young: make(map[string]*knownRollout), old: make(map[string]*knownRollout)}
+	return &known{
+		young: make(map[string]*knownRollout), old: make(map[string]*knownRollout),
+		workers: make(map[string]*agl.Worker),
+	}
 }
 
 func (k *known) get(id string) *knownRollout {
@@ -105,4 +113,15 @@ func (k *known) forget(ids []string) {
 		delete(k.young, id)
 		delete(k.old, id)
 	}
+}
+
+func (k *known) worker(w *agl.Worker) {
+	switch {
+	case len(w.HeartbeatStats) > maxKnownBytes:
+		delete(k.workers, w.WorkerID)
+		return
+	case len(k.workers) >= maxKnown:
+		clear(k.workers)
+	}
+	k.workers[w.WorkerID] = new(engine.CloneWorker(w))
 }

@@ -44,6 +44,7 @@ func TestPlans(t *testing.T) {
 		{"selectLatestAttempts", selectLatestAttempts},
 		{"updateAttempt", updateAttempt},
 		{"heartbeatAttempt", heartbeatAttempt},
+		{"touchAttempt", touchAttempt},
 		{"deleteAttempt", deleteAttempt},
 		{"lastAttempt", lastAttempt},
 		{"spans of an attempt", spansOfAttempt.sql("body")},

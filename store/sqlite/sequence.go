@@ -4,7 +4,11 @@ import "fmt"
 
 func (t *tx) TakeSequenceIDs(rolloutID string, n int) (int64, error) {
 	t.write()
-	last, err := t.c.number(takeSequence, rolloutID, int64(n))
+	_, err := t.c.exec(advanceSequence, rolloutID, int64(n))
+	var last int64
+	if err == nil {
+		last, err = t.c.number(selectSequence, rolloutID)
+	}
 	if err != nil {
 		return 0, fmt.Errorf("sequence of rollout %s: %w", rolloutID, err)
 	}

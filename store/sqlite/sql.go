@@ -68,6 +68,8 @@ const (
 	// which nearly all do.
 	heartbeatAttempt = `UPDATE attempts SET status = ?2, start_time = ?3, end_time = ?4,
 		worker_id = ?5, last_heartbeat_time = ?6, metadata = ?7 WHERE seq = ?1`
+	// touchAttempt is what most of those do.
+	touchAttempt  = `UPDATE attempts SET last_heartbeat_time = ?2 WHERE seq = ?1`
 	deleteAttempt = `DELETE FROM attempts WHERE ` + ofRollout + ` AND attempt_id = ?`
 )
 
@@ -82,9 +84,12 @@ const (
 	selectSpanBodies = `SELECT wanted.key, body FROM json_each(?) AS wanted
 		CROSS JOIN spans ON seq = wanted.value WHERE ` + ofRollout
 
-	takeSequence = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
-		ON CONFLICT (rollout_id) DO UPDATE SET last = last + ?2 RETURNING last`
-	raiseSequence = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
+	// advanceSequence does not return the number itself: RETURNING builds a
+	// table of its own every time, which takes as long as three statements.
+	advanceSequence = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
+		ON CONFLICT (rollout_id) DO UPDATE SET last = last + ?2`
+	selectSequence = `SELECT last FROM sequences WHERE rollout_id = ?`
+	raiseSequence  = `INSERT INTO sequences (rollout_id, last) VALUES (?1, ?2)
 		ON CONFLICT (rollout_id) DO UPDATE SET last = ?2 WHERE last < ?2`
 )
 

@@ -39,6 +39,7 @@ func (t *tx) touch(rolloutID string) { t.touched = append(t.touched, rolloutID) 
 // forget drops what is remembered of writes that are undone.
 func (t *tx) forget() {
 	t.known.forget(t.touched)
+	clear(t.known.workers)
 	t.touched, t.spans, t.queued = t.touched[:0], nil, 0
 }
 

@@ -5,6 +5,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/store"
+	"agentlightning/store/engine"
 )
 
 func (r reader) Workers(ids []string) (map[string]agl.Worker, error) {
@@ -15,6 +16,25 @@ func (r reader) Workers(ids []string) (map[string]agl.Worker, error) {
 		return nil
 	}
 	return out, r.each(ids, selectWorker, selectWorkers, add)
+}
+
+// Workers answers from what the writer remembers, and asks for the rest.
+func (t *tx) Workers(ids []string) (map[string]agl.Worker, error) {
+	out := make(map[string]agl.Worker, len(ids))
+	var rest []string
+	for _, id := range ids {
+		if w := t.known.workers[id]; w != nil {
+			out[id] = engine.CloneWorker(w)
+		} else {
+			rest = append(rest, id)
+		}
+	}
+	return out, t.each(rest, selectWorker, selectWorkers, func(row row) error {
+		w := scanWorker(row)
+		out[w.WorkerID] = w
+		t.known.worker(&w)
+		return nil
+	})
 }
 
 func (r reader) QueryWorkers(q store.WorkerQuery) (store.Page[agl.Worker], error) {
@@ -37,6 +57,7 @@ func (t *tx) PutWorkers(workers []agl.Worker) error {
 		if err != nil {
 			return fmt.Errorf("put worker %s: %w", w.WorkerID, err)
 		}
+		t.known.worker(w)
 	}
 	return nil
 }
