@@ -54,8 +54,11 @@ done
 `
 
 // note tells the keeper that a program starts, and once it has started, of its
-// group. A keeper that is gone is replaced.
+// group. A keeper that is gone is replaced. Detached programs have none.
 func (g *Group) note(mark string, group int) error {
+	if g == nil {
+		return nil
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	if g.live == nil {
@@ -89,6 +92,9 @@ func entry(mark string, group int) string {
 
 // forget tells the keeper that nothing of a program is left.
 func (g *Group) forget(mark string) {
+	if g == nil {
+		return
+	}
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	delete(g.live, mark)

@@ -106,7 +106,7 @@ type Process struct {
 	// Input is what the program reads, with [Spec.Pipe]. Close it to end it.
 	Input io.WriteCloser
 
-	group *Group
+	group *Group // nil when it is detached
 	cmd   *exec.Cmd
 	mark  string
 	limit Limits
@@ -122,6 +122,29 @@ const markName = "AGL_PROCESS_MARK"
 
 // Start starts a program. The error says what is wrong with the command.
 func (g *Group) Start(spec Spec) (*Process, error) {
+	p, err := prepare(spec)
+	if err != nil {
+		return nil, err
+	}
+	p.group = g
+	if err := g.note(p.mark, 0); err != nil {
+		return nil, err
+	}
+	return p, p.begin()
+}
+
+// Detach starts a program that outlives this process. Output that goes to files
+// goes on then; other writers lose their reader. The limits are kept while this
+// process lives.
+func Detach(spec Spec) (*Process, error) {
+	p, err := prepare(spec)
+	if err != nil {
+		return nil, err
+	}
+	return p, p.begin()
+}
+
+func prepare(spec Spec) (*Process, error) {
 	if len(spec.Command) == 0 || spec.Command[0] == "" {
 		return nil, errors.New("there is no command")
 	}
@@ -136,8 +159,7 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Dir, spec.Stdin, spec.Stdout, spec.Stderr
 	cmd.Env = append(without(spec.Env, markName), markName+"="+mark)
 	cmd.WaitDelay = copyDelay
-	lead(cmd)
-	p := &Process{group: g, cmd: cmd, mark: mark, limit: spec.Limits, done: make(chan struct{})}
+	p := &Process{cmd: cmd, mark: mark, limit: spec.Limits, done: make(chan struct{})}
 	if spec.Pipe {
 		input, err := cmd.StdinPipe()
 		if err != nil {
@@ -145,15 +167,15 @@ func (g *Group) Start(spec Spec) (*Process, error) {
 		}
 		p.Input = input
 	}
-	if err := g.note(mark, 0); err != nil {
-		return nil, err
-	}
+	return p, nil
+}
+
+// begin starts the program and returns once it runs.
+func (p *Process) begin() error {
+	lead(p.cmd, p.group == nil)
 	started := make(chan error, 1)
 	go p.run(started) // closes p.done, which Wait and Stop await
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
+	return <-started
 }
 
 // PID is the id of the process, and of its group.

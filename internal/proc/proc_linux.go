@@ -15,9 +15,13 @@ import (
 
 const canLimit = true
 
-// lead makes a command the leader of a session, which ends with us.
-func lead(cmd *exec.Cmd) {
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}
+// lead makes a command the leader of a session, which ends with us unless it is
+// detached.
+func lead(cmd *exec.Cmd, detached bool) {
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if !detached {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
 }
 
 func holdThread() (release func()) {
@@ -33,7 +37,8 @@ func (p *Process) reap() error {
 			break
 		}
 	}
-	p.sweep()
+	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
+	sweep(p.mark, p.PID())
 	p.setEnded()
 	return p.cmd.Wait()
 }
@@ -42,14 +47,14 @@ func (p *Process) reap() error {
 // forks while it is being looked for is found in the next round.
 const sweeps = 20
 
-// sweep kills all that the program started and that still runs.
-func (p *Process) sweep() {
-	_ = syscall.Kill(-p.PID(), syscall.SIGKILL)
-	mark := []byte(markName + "=" + p.mark)
+// sweep kills every process with a mark, but one that has ended and is not yet
+// waited for.
+func sweep(text string, ended int) {
+	mark := []byte(markName + "=" + text)
 	for range sweeps {
 		found := false
 		for _, pid := range processes() {
-			if pid == p.PID() {
+			if pid == ended {
 				continue
 			}
 			env, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/environ")
@@ -123,20 +128,49 @@ func (p *Process) keepLimits(stop <-chan struct{}) error {
 func (p *Process) usage() (count int, memory int64) {
 	page := int64(os.Getpagesize())
 	for _, pid := range processes() {
-		stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
-		if err != nil {
-			continue
-		}
-		// The name, in brackets, may hold anything; what follows are numbers:
-		// state, parent, group, session, …, resident pages.
-		fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
-		const session, resident = 3, 21
-		if len(fields) <= resident || string(fields[session]) != strconv.Itoa(p.PID()) || fields[0][0] == 'Z' {
+		fields := status(pid)
+		if fields == nil || string(fields[statSession]) != strconv.Itoa(p.PID()) || fields[statState][0] == 'Z' {
 			continue
 		}
 		count++
-		pages, _ := strconv.ParseInt(string(fields[resident]), 10, 64)
+		pages, _ := strconv.ParseInt(string(fields[statResident]), 10, 64)
 		memory += pages * page
 	}
 	return count, memory
+}
+
+// Fields of what Linux says about a process, counted from its state.
+const (
+	statState    = 0
+	statSession  = 3
+	statBorn     = 19 // ticks since the machine started
+	statResident = 21 // pages
+)
+
+// status is what Linux says about a process from its state on, nil when there is
+// none. Its name, in brackets, may hold anything, so it is skipped.
+func status(pid int) [][]byte {
+	stat, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	if err != nil {
+		return nil
+	}
+	fields := bytes.Fields(stat[bytes.LastIndexByte(stat, ')')+1:])
+	if len(fields) <= statResident {
+		return nil
+	}
+	return fields
+}
+
+// born tells one process from others that have its id at another time; empty
+// when there is none.
+func born(pid int) string {
+	fields := status(pid)
+	if fields == nil || fields[statState][0] == 'Z' {
+		return ""
+	}
+	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	if err != nil {
+		return ""
+	}
+	return string(bytes.TrimSpace(boot)) + " " + string(fields[statBorn])
 }

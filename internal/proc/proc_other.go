@@ -19,8 +19,8 @@ func supported() error {
 	return fmt.Errorf("programs cannot be run on %s, where nothing ends all that they start: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
-func lead(*exec.Cmd)  {}
-func apart(*exec.Cmd) {}
+func lead(*exec.Cmd, bool) {}
+func apart(*exec.Cmd)      {}
 
 func holdThread() (release func()) { return func() {} }
 
@@ -32,3 +32,9 @@ func (p *Process) reap() error { return p.cmd.Wait() }
 func (p *Process) keepLimits(<-chan struct{}) error { _ = p; return nil }
 
 func endSignal(*os.ProcessState) syscall.Signal { return 0 }
+
+func sweep(string, int) {}
+
+func born(int) string { return "" }
+
+func killGroup(int) {}

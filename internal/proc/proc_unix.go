@@ -35,3 +35,5 @@ func endSignal(s *os.ProcessState) syscall.Signal {
 	}
 	return 0
 }
+
+func killGroup(pid int) { _ = syscall.Kill(-pid, syscall.SIGKILL) }

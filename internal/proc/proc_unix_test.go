@@ -1,3 +1,5 @@
+//go:build unix
+
 package proc_test
 
 import (
@@ -35,16 +37,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func unixOnly(t *testing.T) {
-	t.Helper()
-	if runtime.GOOS == "windows" {
-		t.Skip("windows: programs are refused, see TestRefusedByName")
-	}
-}
-
 func start(t *testing.T, spec proc.Spec) *proc.Process {
 	t.Helper()
-	unixOnly(t)
 	var group proc.Group
 	if spec.Env == nil {
 		spec.Env = proc.Environ()
@@ -254,7 +248,6 @@ func TestLimits(t *testing.T) {
 // the program ends, also what left its group.
 func TestOwnerIsKilled(t *testing.T) {
 	t.Parallel()
-	unixOnly(t)
 	self, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
@@ -333,17 +326,37 @@ func TestRefusedByName(t *testing.T) {
 		"no such file": {Command: []string{"sh"}, Dir: filepath.Join(t.TempDir(), "missing")},
 	} {
 		_, err := group.Start(spec)
-		if runtime.GOOS == "windows" {
-			if !errors.Is(err, errors.ErrUnsupported) && name != "no command" {
-				t.Errorf("%v, want %v", err, errors.ErrUnsupported)
-			}
-			continue
-		}
 		if err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("Start(%+v) = %v, want %q", spec, err, name)
 		}
 	}
 	if err := group.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestDetached: a program that outlives its starter is known again, and ended.
+func TestDetached(t *testing.T) {
+	t.Parallel()
+	said := make(lines, 8)
+	p, err := proc.Detach(proc.Spec{Command: []string{"sh", "-c", `sleep 600 & echo $!; wait`}, Env: proc.Environ(), Stdout: said})
+	if err != nil {
+		t.Fatal(err)
+	}
+	child := said.pid(t)
+	id := p.Identity()
+	other := id
+	other.Born += "x"
+	if !id.Alive() || other.Alive() || (proc.Identity{}).Alive() {
+		t.Errorf("%+v is alive: %v; with another birth: %v", id, id.Alive(), other.Alive())
+	}
+	other.Kill() // of somebody else, but with its mark
+	if runtime.GOOS != "linux" {
+		id.Kill()
+	}
+	p.Wait()
+	awaitGone(t, child, p.PID())
+	if id.Alive() {
+		t.Error("it is alive after its end")
 	}
 }
