@@ -184,6 +184,13 @@ var rules = []rule{
 		"llmproxy":       "makes the model calls, and pauses them",
 	}},
 
+	{"controller/local", "queued rollouts of the 1.0 protocol as processes", reasons{
+		"gateway":          "asks for rollouts and reports on them",
+		"internal/jsonx":   "parts of an input as Python writes them",
+		"internal/proc":    "runs agents that outlive it",
+		"golang.org/x/sys": "one controller a folder",
+	}},
+
 	// Learning.
 	{"adapter", "spans to what training reads: calls, triplets, messages, training rows (pure)", reasons{
 		root:             words,
@@ -409,6 +416,7 @@ var rules = []rule{
 	}},
 	{"internal/cli", "the commands of agl", reasons{
 		"agent":                        "says how rollouts of a runner end",
+		"controller/local":             "agl controller",
 		"agent/program":                "agl runner",
 		"runner":                       "agl runner",
 		root:                           words,

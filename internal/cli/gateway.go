@@ -61,7 +61,7 @@ func newGateway() *cobra.Command {
 		Short: "Run the same server with the keys and the port of release 1.0's agl-server",
 		Long: "Run the server as serve does, for trainers, controllers and agents of release 1.0. All protocols are on its port.\n\n" +
 			"It takes the keys of release 1.0's server.yaml as arguments, and in the file that --config names, beside the flags below:\n\n" +
-			keysHelp(),
+			keysHelp(gatewayKeys),
 		Example: "  agl gateway port=8080 key=\"$AGL_KEY\" default_proxy.model_name=Qwen/Qwen3-8B\n" +
 			"  agl gateway --db sqlite:team.db --config server.yaml\n" +
 			"  agl gateway host=0.0.0.0 key=\"$AGL_KEY\" --print-config",
@@ -70,7 +70,7 @@ func newGateway() *cobra.Command {
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := applyKeys(cmd.Flags(), given); err != nil {
+			if err := applyKeys(cmd.Flags(), given, gatewayKeys); err != nil {
 				return usageError{err}
 			}
 			return serve(cmd, &o)
@@ -80,34 +80,34 @@ func newGateway() *cobra.Command {
 	return cmd
 }
 
-func keysHelp() string {
+func keysHelp(keys map[string]string) string {
 	var b strings.Builder
-	for _, key := range slices.Sorted(maps.Keys(gatewayKeys)) {
-		fmt.Fprintf(&b, "  %-38s --%s\n", key, gatewayKeys[key])
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		fmt.Fprintf(&b, "  %-38s --%s\n", key, keys[key])
 	}
 	return strings.TrimRight(b.String(), "\n")
 }
 
 // applyKeys sets the flags that key=value arguments mean. Values are YAML; null
 // leaves the default.
-func applyKeys(flags *pflag.FlagSet, args []string) error {
+func applyKeys(flags *pflag.FlagSet, args []string, keys map[string]string) error {
 	var errs []error
 	for _, arg := range args {
-		if err := applyKey(flags, arg); err != nil {
+		if err := applyKey(flags, arg, keys); err != nil {
 			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
 }
 
-func applyKey(flags *pflag.FlagSet, arg string) error {
+func applyKey(flags *pflag.FlagSet, arg string, keys map[string]string) error {
 	key, text, ok := strings.Cut(arg, "=")
 	if !ok {
-		return fmt.Errorf("argument %q: must be key=value, with one of the keys %s", arg, strings.Join(slices.Sorted(maps.Keys(gatewayKeys)), ", "))
+		return fmt.Errorf("argument %q: must be key=value, with one of the keys %s", arg, strings.Join(slices.Sorted(maps.Keys(keys)), ", "))
 	}
-	name, known := gatewayKeys[key]
+	name, known := keys[key]
 	if !known {
-		return fmt.Errorf("argument %q: %q is not a key of this server; the keys are %s", arg, key, strings.Join(slices.Sorted(maps.Keys(gatewayKeys)), ", "))
+		return fmt.Errorf("argument %q: %q is not a key of this command; the keys are %s", arg, key, strings.Join(slices.Sorted(maps.Keys(keys)), ", "))
 	}
 	if flags.Changed(name) {
 		return fmt.Errorf("argument %q: --%s is given already; give one of the two, once", arg, name)

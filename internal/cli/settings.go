@@ -16,7 +16,7 @@ import (
 const configFlag = "config"
 
 // secretFlags are not shown by --print-config.
-var secretFlags = map[string]bool{"auth-token": true}
+var secretFlags = map[string]bool{"auth-token": true, "token": true}
 
 // applySettings fills the flags that were not given from the environment
 // (AGL_ and the name in capitals, - as _) and then from the file that --config

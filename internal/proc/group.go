@@ -142,7 +142,8 @@ func (g *Group) close() error {
 	return err
 }
 
-func newMark() string {
+// NewMark returns a mark that no other program has.
+func NewMark() string {
 	var b [12]byte
 	_, _ = rand.Read(b[:]) // never fails
 	return hex.EncodeToString(b[:])

@@ -10,6 +10,7 @@
 package proc
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -38,6 +39,9 @@ type Spec struct {
 	// used by one goroutine each.
 	Stdout, Stderr io.Writer
 	Limits         Limits
+	// Mark is what finds the processes of the program again; empty makes one. It
+	// must not be used twice.
+	Mark string
 }
 
 // Limits bound everything that a program starts, taken together. Zero values
@@ -154,7 +158,7 @@ func prepare(spec Spec) (*Process, error) {
 	if err := supported(); err != nil {
 		return nil, err
 	}
-	mark := newMark()
+	mark := cmp.Or(spec.Mark, NewMark())
 	cmd := exec.Command(spec.Command[0], spec.Command[1:]...) //nolint:noctx // ended with its whole group, not alone
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = spec.Dir, spec.Stdin, spec.Stdout, spec.Stderr
 	cmd.Env = append(without(spec.Env, markName), markName+"="+mark)
