@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -23,6 +24,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/gateway"
+	"agentlightning/internal/cli"
 	"agentlightning/store"
 )
 
@@ -199,107 +201,7 @@ func ended(t *testing.T, c *gateway.Client, ids ...string) map[string]gateway.Ro
 func TestRelease1Controller(t *testing.T) {
 	t.Parallel()
 	eachRelease1Backend(t, func(t *testing.T, python string, s *server, c *gateway.Client) {
-		model := newVLLM(t, func(c conversation) reply { return reply{text: "It is 42, after " + c.said()} })
-		register(t, c, model.url)
-		local := func(class string, env map[string]string) *gateway.RolloutConfig {
-			return &gateway.RolloutConfig{TimeoutSeconds: 30, Local: &gateway.LocalConfig{AgentClass: &class, EnvMap: env}}
-		}
-		env := map[string]string{"QUESTION": "input.question", "RESULT": "input.list.0", "LITERAL": "as it is", "WHOLE": "input"}
-		sleep := local("agents:Sleep", nil)
-		sleep.TimeoutSeconds = 1
-		input := json.RawMessage(`{"question":"6*7?","list":[42],"é":1.0}`)
-		reqs := []gateway.RolloutCreate{
-			{RolloutID: "solver", Config: local("agents:Solver", env)},
-			{RolloutID: "validation", Config: local("agents.Solver", env), IsTrain: new(false)},
-			{RolloutID: "streamer", Config: local("agents:Streamer", env)},
-			{RolloutID: "crash", Config: local("agents:Crash", nil)},
-			{RolloutID: "leave", Config: local("agents:Leave", nil)},
-			{RolloutID: "unknown", Config: local("agents:Nobody", nil)},
-			{RolloutID: "classless", Config: &gateway.RolloutConfig{TimeoutSeconds: 30}},
-			{RolloutID: "pathless", Config: local("agents:Solver", map[string]string{"X": "input.nothing"})},
-			{RolloutID: "sleep", Config: sleep},
-		}
-		ids := make([]string, len(reqs))
-		for i := range reqs {
-			reqs[i].Input, ids[i] = input, reqs[i].RolloutID
-		}
-		if _, err := c.CreateRollouts(t.Context(), reqs...); err != nil {
-			t.Fatal(err)
-		}
-		stop := control(t, python, s.url)
-		got := ended(t, c, ids...)
-		stop()
-		type outcome struct {
-			State   gateway.State
-			Message string
-			Attempt string
-			Version int64
-		}
-		want := map[string]outcome{
-			"solver":     {gateway.Succeeded, "", "0", 3},
-			"validation": {gateway.Succeeded, "", "0", 3},
-			"streamer":   {gateway.Succeeded, "", "0", 3},
-			"crash":      {gateway.Failed, "subprocess exited with code 1", "0", 3},
-			"leave":      {gateway.Failed, "subprocess exited with code 3", "0", 3},
-			"unknown":    {gateway.Failed, "subprocess exited with code 1", "0", 3},
-			"classless":  {gateway.Failed, "local subprocess spawn failed: invalid rollout config: missing config.local.agent_class", "", 2},
-			"pathless":   {gateway.Failed, "local subprocess spawn failed: local.env_map path not found: input.nothing", "", 2},
-			"sleep":      {gateway.Failed, "local subprocess timed out", "0", 3},
-		}
-		outcomes := map[string]outcome{}
-		for id, r := range got {
-			outcomes[id] = outcome{r.Status.State, orEmpty(r.Status.ErrorMessage), orEmpty(r.Status.LastAttemptID), r.Status.Version}
-		}
-		if diff := cmp.Diff(want, outcomes); diff != "" {
-			t.Errorf("outcomes (-want +got):\n%s", diff)
-		}
-
-		done := model.until(t, 5)
-		for _, id := range []string{"solver", "validation"} {
-			events, err := c.Events(t.Context(), id, gateway.EventQuery{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			var kinds []string
-			for _, e := range events {
-				kinds = append(kinds, e.EventType)
-			}
-			if diff := cmp.Diff([]string{"model_request", "model_request", "note", "reward"}, kinds); diff != "" {
-				t.Fatalf("events of %s (-want +got):\n%s", id, diff)
-			}
-			if got, want := string(events[2].Data), `{"said":"It is 42, after 6*7?","literal":"as it is","whole":"{\"question\": \"6*7?\", \"list\": [42], \"é\": 1.0}"}`; got != want {
-				t.Errorf("note of %s is %s, want %s", id, got, want)
-			}
-			if got, want := string(events[3].Data), `{"value":1.0,"source":"agent"}`; got != want {
-				t.Errorf("reward of %s is %s, want %s", id, got, want)
-			}
-		}
-		for _, id := range []string{"solver", "streamer"} {
-			requests := "model_request"
-			triplets, err := c.Events(t.Context(), id, gateway.EventQuery{Triplets: true, Type: &requests})
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, e := range triplets {
-				var data struct {
-					Prompt   []int64   `json:"prompt_token_ids"`
-					Response []int64   `json:"response_token_ids"`
-					Logprobs []float64 `json:"response_log_probs"`
-				}
-				if err := json.Unmarshal(e.Data, &data); err != nil {
-					t.Fatal(err)
-				}
-				exact := slices.ContainsFunc(done, func(g generation) bool {
-					return slices.Equal(g.prompt, data.Prompt) && slices.Equal(g.sampled, data.Response) && slices.Equal(g.logprobs, data.Logprobs)
-				})
-				if !exact {
-					t.Errorf("%s: the ids and log-probabilities %s are not those of a generation", id, e.Data)
-				}
-			}
-			if want := map[string]int{"solver": 2, "streamer": 1}[id]; len(triplets) != want {
-				t.Errorf("%s has %d triplets, want %d", id, len(triplets), want)
-			}
-		}
+		controllerOutcomes(t, python, c, control, true)
 		// Runners of release 0.3 were offered nothing, and see everything.
 		if r := s.rollout(t, "solver"); r.Status != "succeeded" || r.Attempt == nil || r.Attempt.Status != "succeeded" {
 			t.Errorf("the other protocol has %+v", r)
@@ -308,6 +210,165 @@ func TestRelease1Controller(t *testing.T) {
 			t.Errorf("the other protocol has %d spans, want 4", len(spans))
 		}
 	})
+}
+
+// TestOurController has ours do the same: the classes of release 1.0, against our
+// server and against the one of release 1.0.
+func TestOurController(t *testing.T) {
+	t.Parallel()
+	eachRelease1Backend(t, func(t *testing.T, python string, _ *server, c *gateway.Client) {
+		controllerOutcomes(t, python, c, ownControl, true)
+	})
+	t.Run("the server of release 1.0", func(t *testing.T) {
+		t.Parallel()
+		python := needRelease1(t)
+		c := serveRelease1(t, python)
+		own := serve(t, "memory:")
+		own.until(t, "the server of release 1.0 is there", func(ctx context.Context) (bool, error) { return c.Health(ctx) == nil, nil })
+		controllerOutcomes(t, python, c, ownControl, false)
+	})
+}
+
+// ownControl starts our controller as control starts the one of release 1.0.
+func ownControl(t *testing.T, interpreter, url string, settings ...string) (stop func()) {
+	t.Helper()
+	programs, err := filepath.Abs("release1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	python := filepath.Join(dir, "python")
+	script := fmt.Sprintf("#!/bin/sh\nexport PYTHONPATH='%s' PYTHONDONTWRITEBYTECODE=1 NO_PROXY=127.0.0.1,localhost\nexec '%s' \"$@\"\n", programs, interpreter)
+	if err := os.WriteFile(python, []byte(script), 0o700); err != nil { //nolint:gosec // it is run
+		t.Fatal(err)
+	}
+	arguments := append([]string{
+		"controller", "runner_type=local", "agl_server.url=" + url, "agl_server.key=" + release1Key, "local_runner.poll_interval=0.2",
+		"--python", python, "--dir", dir, "--state-dir", filepath.Join(dir, "state"),
+	}, settings...)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	var log buffer
+	status := make(chan int, 1)
+	go func() { status <- cli.Run(ctx, arguments, &log, &log) }()
+	stop = sync.OnceFunc(func() {
+		cancel()
+		if got := <-status; got != 0 {
+			t.Errorf("agl controller ended with %d: %s", got, log.String())
+		}
+	})
+	t.Cleanup(stop)
+	return stop
+}
+
+// controllerOutcomes has a controller run the agents of release 1.0. Streams are
+// left out where the server refuses them.
+func controllerOutcomes(t *testing.T, python string, c *gateway.Client, control func(t *testing.T, interpreter, url string, settings ...string) (stop func()), streams bool) {
+	t.Helper()
+	model := newVLLM(t, func(c conversation) reply { return reply{text: "It is 42, after " + c.said()} })
+	register(t, c, model.url)
+	local := func(class string, env map[string]string) *gateway.RolloutConfig {
+		return &gateway.RolloutConfig{TimeoutSeconds: 30, Local: &gateway.LocalConfig{AgentClass: &class, EnvMap: env}}
+	}
+	env := map[string]string{"QUESTION": "input.question", "RESULT": "input.list.0", "LITERAL": "as it is", "WHOLE": "input"}
+	sleep := local("agents:Sleep", nil)
+	sleep.TimeoutSeconds = 1
+	input := json.RawMessage(`{"question":"6*7?","list":[42],"é":1.0}`)
+	reqs := []gateway.RolloutCreate{
+		{RolloutID: "solver", Config: local("agents:Solver", env)},
+		{RolloutID: "validation", Config: local("agents.Solver", env), IsTrain: new(false)},
+		{RolloutID: "streamer", Config: local("agents:Streamer", env)},
+		{RolloutID: "crash", Config: local("agents:Crash", nil)},
+		{RolloutID: "leave", Config: local("agents:Leave", nil)},
+		{RolloutID: "unknown", Config: local("agents:Nobody", nil)},
+		{RolloutID: "classless", Config: &gateway.RolloutConfig{TimeoutSeconds: 30}},
+		{RolloutID: "pathless", Config: local("agents:Solver", map[string]string{"X": "input.nothing"})},
+		{RolloutID: "sleep", Config: sleep},
+	}
+	ids := make([]string, len(reqs))
+	for i := range reqs {
+		reqs[i].Input, ids[i] = input, reqs[i].RolloutID
+	}
+	if _, err := c.CreateRollouts(t.Context(), reqs...); err != nil {
+		t.Fatal(err)
+	}
+	stop := control(t, python, c.BaseURL)
+	got := ended(t, c, ids...)
+	stop()
+	type outcome struct {
+		State   gateway.State
+		Message string
+		Attempt string
+		Version int64
+	}
+	want := map[string]outcome{
+		"solver":     {gateway.Succeeded, "", "0", 3},
+		"validation": {gateway.Succeeded, "", "0", 3},
+		"streamer":   {gateway.Succeeded, "", "0", 3},
+		"crash":      {gateway.Failed, "subprocess exited with code 1", "0", 3},
+		"leave":      {gateway.Failed, "subprocess exited with code 3", "0", 3},
+		"unknown":    {gateway.Failed, "subprocess exited with code 1", "0", 3},
+		"classless":  {gateway.Failed, "local subprocess spawn failed: invalid rollout config: missing config.local.agent_class", "", 2},
+		"pathless":   {gateway.Failed, "local subprocess spawn failed: local.env_map path not found: input.nothing", "", 2},
+		"sleep":      {gateway.Failed, "local subprocess timed out", "0", 3},
+	}
+	calls := map[string]int{"solver": 2, "streamer": 1}
+	if !streams { // the call of the agent is refused
+		want["streamer"], calls["streamer"] = want["crash"], 0
+	}
+	outcomes := map[string]outcome{}
+	for id, r := range got {
+		outcomes[id] = outcome{r.Status.State, orEmpty(r.Status.ErrorMessage), orEmpty(r.Status.LastAttemptID), r.Status.Version}
+	}
+	if diff := cmp.Diff(want, outcomes); diff != "" {
+		t.Errorf("outcomes (-want +got):\n%s", diff)
+	}
+
+	done := model.until(t, 2*calls["solver"]+calls["streamer"])
+	for _, id := range []string{"solver", "validation"} {
+		events, err := c.Events(t.Context(), id, gateway.EventQuery{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		var kinds []string
+		for _, e := range events {
+			kinds = append(kinds, e.EventType)
+		}
+		if diff := cmp.Diff([]string{"model_request", "model_request", "note", "reward"}, kinds); diff != "" {
+			t.Fatalf("events of %s (-want +got):\n%s", id, diff)
+		}
+		if got, want := string(events[2].Data), `{"said":"It is 42, after 6*7?","literal":"as it is","whole":"{\"question\": \"6*7?\", \"list\": [42], \"é\": 1.0}"}`; got != want {
+			t.Errorf("note of %s is %s, want %s", id, got, want)
+		}
+		if got, want := string(events[3].Data), `{"value":1.0,"source":"agent"}`; got != want {
+			t.Errorf("reward of %s is %s, want %s", id, got, want)
+		}
+	}
+	for _, id := range []string{"solver", "streamer"} {
+		requests := "model_request"
+		triplets, err := c.Events(t.Context(), id, gateway.EventQuery{Triplets: true, Type: &requests})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range triplets {
+			var data struct {
+				Prompt   []int64   `json:"prompt_token_ids"`
+				Response []int64   `json:"response_token_ids"`
+				Logprobs []float64 `json:"response_log_probs"`
+			}
+			if err := json.Unmarshal(e.Data, &data); err != nil {
+				t.Fatal(err)
+			}
+			exact := slices.ContainsFunc(done, func(g generation) bool {
+				return slices.Equal(g.prompt, data.Prompt) && slices.Equal(g.sampled, data.Response) && slices.Equal(g.logprobs, data.Logprobs)
+			})
+			if !exact {
+				t.Errorf("%s: the ids and log-probabilities %s are not those of a generation", id, e.Data)
+			}
+		}
+		if len(triplets) != calls[id] {
+			t.Errorf("%s has %d triplets, want %d", id, len(triplets), calls[id])
+		}
+	}
 }
 
 func orEmpty(s *string) string {
@@ -513,18 +574,7 @@ func TestRelease1Completions(t *testing.T) {
 // TestRelease1Server: our client speaks to the server of release 1.0 as to ours.
 func TestRelease1Server(t *testing.T) {
 	t.Parallel()
-	python := needRelease1(t)
-	port := freePort(t)
-	c := &gateway.Client{BaseURL: "http://127.0.0.1:" + port, Token: release1Key}
-	cmd, _ := release1(context.WithoutCancel(t.Context()), t, python,
-		"-m", "agentlightning.server", "host=127.0.0.1", "port="+port, "key="+release1Key, "default_proxy.model_name=policy")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait() // it was killed
-	})
+	c := serveRelease1(t, needRelease1(t))
 	own := serve(t, "memory:", "--auth-token", release1Key, "--controlled-model", "policy")
 	own.until(t, "the server of release 1.0 is there", func(ctx context.Context) (bool, error) { return c.Health(ctx) == nil, nil })
 	model := newVLLM(t, func(conversation) reply { return reply{text: "Yes"} })
@@ -535,6 +585,22 @@ func TestRelease1Server(t *testing.T) {
 	if len(theirs) < 15 {
 		t.Errorf("only %d answers", len(theirs))
 	}
+}
+
+// serveRelease1 starts the server of release 1.0; it may take a while to answer.
+func serveRelease1(t *testing.T, python string) *gateway.Client {
+	t.Helper()
+	port := freePort(t)
+	cmd, _ := release1(context.WithoutCancel(t.Context()), t, python,
+		"-m", "agentlightning.server", "host=127.0.0.1", "port="+port, "key="+release1Key, "default_proxy.model_name=policy")
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // it was killed
+	})
+	return &gateway.Client{BaseURL: "http://127.0.0.1:" + port, Token: release1Key}
 }
 
 // lifeOf takes a rollout through its life and returns what the client got to
