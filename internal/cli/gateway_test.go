@@ -87,7 +87,7 @@ func TestGatewayRefusesUnknownKeys(t *testing.T) {
 		status int
 		want   string
 	}{
-		{[]string{"prot=8080"}, 2, `"prot" is not a key of this server; the keys are default_proxy.include_log_probs`},
+		{[]string{"prot=8080"}, 2, `"prot" is not a key of this command; the keys are default_proxy.include_log_probs`},
 		{[]string{"+more=1"}, 2, `"+more" is not a key`},
 		{[]string{"8080"}, 2, `argument "8080": must be key=value`},
 		{[]string{"port=x"}, 2, `argument "port=x"`},
