@@ -10,6 +10,8 @@ type Route struct {
 	// In is what the body is, empty when there is none; Out what is answered.
 	// They are names of schemas, see package openapi for how they are written.
 	In, Out string
+	// OutType is the media type of the answer; empty means JSON.
+	OutType string
 	// Query are the parameters of the query string, written as the members of an object.
 	Query  string
 	Status int // of success
@@ -19,8 +21,11 @@ type Route struct {
 
 // Parameters that several routes take.
 const (
-	pagingQuery  = "limit=:integer offset=:integer sort_by=:string sort_order=:SortOrder"
-	logicQuery   = " filter_logic=:FilterLogic"
+	pagingQuery = "limit=:integer offset=:integer sort_by=:string sort_order=:SortOrder"
+	logicQuery  = " filter_logic=:FilterLogic"
+	browseQuery = "status_in=:[]RolloutStatus mode_in=:[]BrowseMode attempt_status_in=:[]AttemptStatus id=:string text=:string tag=:string run_id=:string " +
+		"group=:string step=:integer resources_id=:string worker_id=:string model=:string problem=:string from=:number to=:number " +
+		"rewarded=:boolean reward_min=:number reward_max=:number "
 	explainQuery = "joining=:Joining agent=:string logprobs=:LogprobsNeed on_failure=:OnFailure prompt_limit=:integer response_limit=:integer total_limit=:integer"
 	spanQuery    = "rollout_id:string attempt_id=:string trace_id=:string trace_id_contains=:string span_id=:string " +
 		"span_id_contains=:string parent_id=:string parent_id_contains=:string name=:string name_contains=:string "
@@ -32,6 +37,12 @@ func descriptions() map[string]Route {
 	return map[string]Route{
 		"GET health":     {Summary: "Tell that the server is there", Out: "Health", Status: ok, Open: true},
 		"GET statistics": {Summary: "Count what the store holds", Out: "Statistics", Status: ok},
+
+		"GET capabilities":                    {Summary: "Tell what the server can show and do", Out: "Capabilities", Status: ok},
+		"GET overview":                        {Summary: "Count the rollouts in each status, and the queue", Out: "Overview", Status: ok},
+		"GET events":                          {Summary: "Tell what changes, as server-sent events named change; much at once is one event", Out: "string", OutType: "text/event-stream", Status: ok},
+		"GET browse/rollouts":                 {Summary: "Find rollouts by what their tasks, metadata and spans say; the work is bounded", Query: browseQuery + pagingQuery, Out: "BrowsePage", Status: ok},
+		"DELETE browse/rollouts/{rollout_id}": {Summary: "Remove a rollout with its attempts and spans", Out: "object", Status: ok},
 
 		"POST queues/rollouts/enqueue": {Summary: "Add rollouts to the queue, all or none", In: "EnqueueRequest", Out: "[]Rollout", Status: created},
 		"POST queues/rollouts/dequeue": {Summary: "Claim rollouts, first in, first out; Prefer: wait=SECONDS waits for work", In: "DequeueRequest?", Out: "[]AttemptedRollout", Status: ok},

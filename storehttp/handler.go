@@ -35,6 +35,16 @@ type Config struct {
 	// Tokens signs what is issued for attempts; nil issues tokens that open
 	// nothing, for a server that asks for none.
 	Tokens TokenSigner
+	// Browser, Feed, Queue and Delete serve people who look: finding rollouts,
+	// telling what changes, the length of the queue with the wait of its front in
+	// seconds, removing a rollout. Nil means that the server cannot do it, which
+	// its capabilities say.
+	Browser store.Browser
+	Feed    store.Feed
+	Queue   func(context.Context) (length int, seconds float64, err error)
+	Delete  func(ctx context.Context, rolloutID string) error
+	// Version is that of the server, as its capabilities say it.
+	Version string
 }
 
 func (c Config) withDefaults() Config {
@@ -97,6 +107,10 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			}
 			return
 		}
+	}
+	if a.stream != nil {
+		a.stream(r.Context(), w)
+		return
 	}
 	if a.err != nil {
 		a.status, a.body = failure(a.err, requestID)

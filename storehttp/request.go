@@ -34,6 +34,8 @@ type answer struct {
 	undo func(context.Context)
 	// list takes the place of the body.
 	list *list
+	// stream takes the place of the body: it writes as long as it likes.
+	stream func(context.Context, http.ResponseWriter)
 	// header is one more header field, name and value.
 	header [2]string
 }

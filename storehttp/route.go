@@ -26,6 +26,12 @@ func routes() []route {
 		{method: get, pattern: "health", serve: (*handler).health},
 		{method: get, pattern: "statistics", serve: (*handler).statistics},
 
+		{method: get, pattern: "capabilities", serve: (*handler).capabilities},
+		{method: get, pattern: "overview", serve: (*handler).overview},
+		{method: get, pattern: "events", serve: (*handler).events},
+		{method: get, pattern: "browse/rollouts", serve: (*handler).browseRollouts},
+		{method: del, pattern: "browse/rollouts/{rollout_id}", serve: (*handler).deleteRollout},
+
 		{method: post, pattern: "queues/rollouts/enqueue", serve: (*handler).enqueue},
 		{method: post, pattern: "queues/rollouts/dequeue", serve: (*handler).dequeue},
 		{method: post, pattern: "queues/rollouts/release", serve: (*handler).release},

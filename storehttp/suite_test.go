@@ -13,10 +13,12 @@ import (
 
 var controlIsElsewhere = storetest.Lack{Power: storetest.Control, Reason: "the 1.0 protocol has its own client, in package gateway"}
 
+var browsingIsForPeople = storetest.Lack{Power: storetest.Browse, Reason: "its routes are for the dashboard; the client does not call them"}
+
 // TestContract judges the client against the server by the suite for stores.
 func TestContract(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, openOver(nil), controlIsElsewhere)
+	storetest.Run(t, openOver(nil), controlIsElsewhere, browsingIsForPeople)
 }
 
 // TestContractOverPythonServer judges the client against a server that has only
@@ -29,7 +31,7 @@ func TestContractOverPythonServer(t *testing.T) {
 		storetest.Lack{Power: storetest.Release, Reason: reason},
 		storetest.Lack{Power: storetest.Runs, Reason: reason},
 		storetest.Lack{Power: storetest.Models, Reason: reason},
-		controlIsElsewhere)
+		controlIsElsewhere, browsingIsForPeople)
 }
 
 func openOver(wrap func(http.Handler) http.Handler) storetest.Opener {

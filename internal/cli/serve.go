@@ -107,7 +107,7 @@ func serve(cmd *cobra.Command, o *serveOptions) error {
 		return nil
 	}
 	config := daemon.Config{
-		Host: o.host, Port: o.port, AuthToken: o.authToken, Insecure: o.insecure,
+		Host: o.host, Port: o.port, AuthToken: o.authToken, Insecure: o.insecure, Version: version(),
 		TLSCert: o.tlsCert, TLSKey: o.tlsKey, MaxBody: int64(o.maxBody), CORSOrigins: o.origins, PublicURL: o.publicURL, Calls: o.calls.calls(),
 	}
 	if o.otlpPort != 0 {

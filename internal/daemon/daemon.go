@@ -64,6 +64,8 @@ type Config struct {
 	// Calls says how model calls of the 1.0 protocol are made; nil means as
 	// [gateway.DefaultCalls].
 	Calls *gateway.CallConfig
+	// Version is that of the program, for people who look.
+	Version string
 	// Metrics are served; nil means those that the server sees by itself.
 	Metrics *Metrics
 	// Log returns the logger of an area of the server, see package logs, or of

@@ -25,7 +25,7 @@ func openAPI() *openapi.Document {
 	for _, r := range storehttp.Routes() {
 		d.Operations = append(d.Operations, openapi.Operation{
 			Method: r.Method, Path: r.Path, Tag: "store", Summary: r.Summary,
-			In: r.In, Out: r.Out, Query: r.Query, Status: r.Status, Open: r.Open, Failure: "Failure",
+			In: r.In, Out: r.Out, OutType: r.OutType, Query: r.Query, Status: r.Status, Open: r.Open, Failure: "Failure",
 		})
 	}
 	d.Operations = append(d.Operations, controlOperations()...)
@@ -128,6 +128,13 @@ func schemas() map[string]openapi.Schema {
 		"MismatchPlace":     openapi.Enum(adapter.InPrompt, adapter.InAnswer, adapter.InContext, adapter.AtEnd, adapter.InImages),
 		"ExplanationSums": openapi.Object("rollouts:integer rollouts_used:integer rollouts_without_calls:integer attempts:integer calls:integer " +
 			"calls_used:integer rows:integer tokens:integer mismatches:integer reasons:object attempt_reasons:object"),
+		"Capabilities":        openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string"),
+		"Overview":            openapi.Object("time:number rollouts:object queue:OverviewQueue"),
+		"OverviewQueue":       openapi.Object("length:integer waiting_seconds:number"),
+		"BrowseMode":          openapi.Enum("train", "val", "test", "none"),
+		"BrowsePage":          openapi.Object("items:[]Browsed total:integer examined:integer complete:boolean limit:integer offset:integer"),
+		"Browsed":             openapi.Object(rollout + " attempt=:Attempt digest:Digest"),
+		"Digest":              openapi.Object("reward:number? rewards:object calls:integer tokens:integer spans:integer model:string problem:string large:boolean"),
 		"EnqueueRollout":      openapi.Object(enqueue),
 		"EnqueueRequest":      openapi.Object("rollouts:[]EnqueueRollout"),
 		"DequeueRequest":      openapi.Object("limit=:integer worker_id=:string?"),

@@ -50,7 +50,16 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 		}
 	}
 	shared := watched{kept, kept, kept, proxy}
-	api := storehttp.NewHandler(access.Scoped(shared), storehttp.Config{Logger: c.Log("store"), Tokens: signer, PublicURL: c.PublicURL})
+	looked := storehttp.Config{Logger: c.Log("store"), Tokens: signer, PublicURL: c.PublicURL, Delete: kept.DeleteRollout, Version: c.Version}
+	looked.Browser, _ = c.Store.(store.Browser)
+	looked.Feed, _ = c.Store.(store.Feed)
+	if q, ok := c.Store.(queued); ok {
+		looked.Queue = func(ctx context.Context) (int, float64, error) {
+			state, err := q.Queue(ctx)
+			return state.Length, state.Waiting.Seconds(), err
+		}
+	}
+	api := storehttp.NewHandler(access.Scoped(shared), looked)
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
 	traces := otlp.NewHandler(kept, exports)
 	controlled, err := gateway.NewHandler(gateway.Config{Store: kept, Proxy: proxy, Calls: *c.Calls, Logger: c.Log("gateway")})

@@ -47,6 +47,20 @@ type Streamer interface {
 	StreamRollouts(ctx context.Context, q store.RolloutQuery, f func(*agl.AttemptedRollout) error) (total int, err error)
 }
 
+// Walk says which rollouts a walk meets.
+type Walk struct {
+	// From and To bound the start, both included; nil does not.
+	From, To *float64
+	// IDContains is a part of the id in lower case, whatever the case of the id,
+	// and StatusIn are statuses. A backend may leave other rollouts out or not,
+	// whatever takes it less.
+	IDContains string
+	StatusIn   []agl.RolloutStatus
+	Desc       bool // the newest first
+	// Most is how many rollouts are met at the most.
+	Most int
+}
+
 // Reader reads one consistent state. Lookups of unknown keys return the zero
 // value and false, or leave the key out of the map.
 type Reader interface {
@@ -54,6 +68,14 @@ type Reader interface {
 	Rollout(id string) (agl.AttemptedRollout, bool, error)
 	Rollouts(ids []string) (map[string]agl.Rollout, error)
 	QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRollout], error)
+	// WalkRollouts hands rollouts to f, with their latest attempts, until f says
+	// false or there are no more. They are ordered by start; those that started
+	// together are in the order of insertion.
+	WalkRollouts(w Walk, f func(*agl.AttemptedRollout) (bool, error)) error
+	// WalkLength tells how many rollouts a walk would meet.
+	WalkLength(w Walk) (int, error)
+	// CountRollouts counts the rollouts in each status that any is in.
+	CountRollouts() (map[agl.RolloutStatus]int64, error)
 	// OpenRollouts returns rollouts that are preparing or running and have a
 	// time limit, each with its latest attempt: what the health scan looks at.
 	OpenRollouts() ([]agl.AttemptedRollout, error)
@@ -68,6 +90,9 @@ type Reader interface {
 
 	// QuerySpans gets a query whose AttemptID is nil, an id, or [agl.LatestAttempt].
 	QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error)
+	// AttemptSpans returns the spans of an attempt in the order of insertion, and
+	// how many there are; of more than limit only that.
+	AttemptSpans(at store.Attempted, limit int) ([]store.SpanJSON, int, error)
 	// LastSpan returns the span of a name that an attempt got last.
 	LastSpan(at store.Attempted, name string) (store.SpanJSON, bool, error)
 	// SpannedAttempts lists the attempts of a rollout that have spans, in the

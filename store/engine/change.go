@@ -17,7 +17,9 @@ type change struct {
 	block    int           // span numbers to reserve with a first attempt
 	reserved []reservation // that were
 	moves    []Change
-	after    func() // what else has to happen; nil for nothing
+	watched  bool     // somebody wants to know which workers were written
+	workers  []string // those, when it is so
+	after    func()   // what else has to happen; nil for nothing
 }
 
 // move puts a rollout into a status, with everything that goes with it except
@@ -115,4 +117,12 @@ func latestAttempt(r Reader, rolloutID string) (*agl.Attempt, error) {
 		return &a, nil
 	}
 	return nil, nil
+}
+
+// PutWorkers notes which workers are written.
+func (c *change) PutWorkers(list []agl.Worker) error {
+	for i := 0; c.watched && i < len(list); i++ {
+		c.workers = append(c.workers, list[i].WorkerID)
+	}
+	return c.Tx.PutWorkers(list)
 }

@@ -220,7 +220,10 @@ func (s *Store) DeleteRollout(ctx context.Context, rolloutID string) error {
 		defer n.mu.Unlock()
 	}
 	err = s.update(ctx, func(c *change) error {
-		c.after = func() { s.waits.drop(rolloutID) }
+		c.after = func() {
+			s.waits.drop(rolloutID)
+			s.feed.tell(store.NounRollouts, rolloutID)
+		}
 		return c.DeleteRollouts([]string{rolloutID})
 	})
 	if err != nil {

@@ -56,6 +56,7 @@ type Store struct {
 	started   time.Time
 	line      line
 	waits     waitList
+	feed      feed
 	sequences sequencer
 	keys      modelKeys
 	completed bell // rings when a rollout ended
@@ -178,7 +179,7 @@ func (s *Store) update(ctx context.Context, f func(*change) error) error {
 	defer s.life.RUnlock()
 	var c change
 	err := s.backend.Update(ctx, func(tx Tx) error {
-		c = change{Tx: tx, now: s.now(), block: s.sequences.block} // from scratch, for this may run again
+		c = change{Tx: tx, now: s.now(), block: s.sequences.block, watched: s.feed.watched()} // from scratch, for this may run again
 		return f(&c)
 	})
 	if err != nil {
@@ -193,6 +194,8 @@ func (s *Store) update(ctx context.Context, f func(*change) error) error {
 	if len(c.finished) > 0 {
 		s.completed.ring()
 	}
+	s.tellMoves(c.moves)
+	s.feed.tell(store.NounWorkers, c.workers...)
 	if s.cfg.OnChange != nil && len(c.moves) > 0 {
 		s.cfg.OnChange(c.moves)
 	}

@@ -95,6 +95,7 @@ func (s *Store) AddEvent(ctx context.Context, event agl.Span) (agl.Span, error) 
 	if err != nil {
 		return agl.Span{}, err
 	}
+	s.feed.tell(store.NounSpans, span.RolloutID)
 	return span, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	agl "agentlightning"
+	"agentlightning/store"
 )
 
 // modelKeys are the keys of model backends that were given by value. They stay
@@ -88,6 +89,12 @@ func (s *Store) changeModels(ctx context.Context, given []agl.Model, edit func([
 	})
 	if err != nil {
 		return err
+	}
+	for i := range written {
+		s.feed.tell(store.NounModels, written[i].Name)
+	}
+	if len(written) == 0 {
+		s.feed.tell(store.NounModels, "")
 	}
 	keys := make(map[modelID]string, len(s.keys.byBackend))
 	for _, m := range written {

@@ -15,6 +15,7 @@ func (s *Store) AddResources(ctx context.Context, r agl.NamedResources) (agl.Res
 	}
 	var out agl.ResourcesUpdate
 	err = s.update(ctx, func(c *change) error {
+		c.after = func() { s.feed.tell(store.NounResources, out.ResourcesID) }
 		out = agl.ResourcesUpdate{
 			ResourcesID: agl.NewResourcesID(), CreateTime: c.now, UpdateTime: c.now,
 			Version: 1, Resources: CloneResources(r),
@@ -35,6 +36,7 @@ func (s *Store) UpdateResources(ctx context.Context, resourcesID string, r agl.N
 	}
 	var out agl.ResourcesUpdate
 	err = s.update(ctx, func(c *change) error {
+		c.after = func() { s.feed.tell(store.NounResources, resourcesID) }
 		old, ok, err := c.Resources(resourcesID)
 		if err != nil {
 			return err

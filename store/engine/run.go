@@ -36,6 +36,7 @@ func (s *Store) CreateRun(ctx context.Context, run agl.Run) (agl.Run, error) {
 	if err != nil {
 		return agl.Run{}, err
 	}
+	s.feed.tell(store.NounRuns, out.RunID)
 	return out, nil
 }
 
@@ -71,6 +72,7 @@ func (s *Store) UpdateRun(ctx context.Context, runID string, u store.RunUpdate) 
 	if err != nil {
 		return agl.Run{}, err
 	}
+	s.feed.tell(store.NounRuns, runID)
 	return out, nil
 }
 
@@ -128,6 +130,7 @@ func (s *Store) AddStepMetrics(ctx context.Context, runID string, m ...agl.StepM
 		if len(kept) == 0 {
 			return nil
 		}
+		c.after = func() { s.feed.tell(store.NounRuns, runID) }
 		stamped := make([]agl.StepMetrics, len(kept))
 		for i := range kept {
 			stamped[i] = kept[i]
@@ -166,6 +169,7 @@ func (s *Store) PutCheckpoint(ctx context.Context, runID string, cp agl.Checkpoi
 		if _, err := existingRun(c, runID); err != nil {
 			return err
 		}
+		c.after = func() { s.feed.tell(store.NounRuns, runID) }
 		stamped := CloneCheckpoint(&cp)
 		if stamped.Time == 0 {
 			stamped.Time = c.now

@@ -58,6 +58,7 @@ func (s *Store) AddEncodedSpans(ctx context.Context, spans []store.EncodedSpan) 
 	if err != nil {
 		return nil, err
 	}
+	s.tellSpans(spans, out)
 	for i := range out {
 		if !out[i].Stored && out[i].Err == nil {
 			s.log.LogAttrs(ctx, slog.LevelWarn, "duplicated span added",

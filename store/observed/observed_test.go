@@ -35,7 +35,7 @@ func TestContract(t *testing.T) {
 		t.Helper()
 		s, _ := open(t, engine.Config{Now: o.Now, HealthScanInterval: o.HealthScanInterval})
 		return s
-	})
+	}, storetest.Lack{Power: storetest.Browse, Reason: "whoever browses asks the store behind"})
 }
 
 func TestRolloutsAreCountedWhenTheyEnd(t *testing.T) {

@@ -45,6 +45,8 @@ const (
 	Models Power = "models"
 	// Control: the store is a store.ControlStore.
 	Control Power = "control"
+	// Browse: the store is a store.Browser and a store.Feed.
+	Browse Power = "browse"
 )
 
 // Lack excuses a store from the tests that need a power.
@@ -85,6 +87,7 @@ func Run(t *testing.T, open Opener, lacks ...Lack) {
 		{"runs", runTests()},
 		{"models", modelTests()},
 		{"control", controlTests()},
+		{"browse", browseTests()},
 		{"whole", wholeTests()},
 	} {
 		t.Run(noun.name, func(t *testing.T) {

@@ -1,0 +1,263 @@
+import { describe, expect, it } from 'vitest';
+import type { Span, StepMetrics } from '../types';
+import { applies } from './actions';
+import { conversation, messagesOf, partsOf, rewardsOf } from './conversation';
+import { diffLines, differences } from './diff';
+import { activeFilters, nextSort, pagesOf, readFilters } from './filters';
+import { ago, bytes, duration, member, number, oneLine, task } from './format';
+import { quantile, samples, sum } from './prometheus';
+import { asDot, asSVG, tree } from './spantree';
+import { backoff, eventReader } from './sse';
+import { advantageColour, groupAdvantage, logprobColour, tokensOf } from './tokens';
+import { hints, mainKeys, smooth, verdict } from './verdict';
+
+function span(id: string, sequence: number, more: Partial<Span> = {}): Span {
+  return {
+    rollout_id: 'ro',
+    attempt_id: 'at',
+    sequence_id: sequence,
+    trace_id: 't',
+    span_id: id,
+    parent_id: null,
+    name: 'step',
+    status: { status_code: 'OK', description: null },
+    attributes: {},
+    events: [],
+    links: [],
+    start_time: sequence,
+    end_time: sequence + 1,
+    ...more,
+  };
+}
+
+describe('format', () => {
+  it('reads durations', () => {
+    expect([null, 0, 0.0000123, 0.25, 59.94, 60, 3599.6, 3600, 90000].map(duration)).toEqual(['–', '0 ms', '12 µs', '250 ms', '59.9 s', '1 m 00 s', '1 h 00 m', '1 h 00 m', '1 d 1 h']);
+  });
+  it('reads numbers', () => {
+    expect([null, 0, 1234567, 0.12345, 12345.6, 0.00001, NaN].map((n) => number(n))).toEqual(['–', '0', '1,234,567', '0.123', '12,346', '1.0e-5', '–']);
+  });
+  it('reads sizes and ages', () => {
+    expect([bytes(0), bytes(1536), bytes(5 * 2 ** 30)]).toEqual(['0 B', '1.5 KiB', '5.0 GiB']);
+    expect([ago(99, 100), ago(40, 100), ago(null, 1)]).toEqual(['just now', '1 m 00 s ago', '–']);
+  });
+  it('finds what a task asks', () => {
+    expect(task({ id: 1, question: 'How  many?' })).toBe('How many?');
+    expect(task('plain')).toBe('plain');
+    expect(task({ a: 1 })).toBe('{"a":1}');
+    expect(oneLine('x'.repeat(10), 5)).toBe('xxxx…');
+    expect([member({ a: 'x', b: 2 }, 'a'), member({ b: 2 }, 'b'), member(null, 'a')]).toEqual(['x', '2', undefined]);
+  });
+});
+
+const curve = (values: number[], key = 'reward'): StepMetrics[] => values.map((v, i) => ({ step: i, time: i, values: { [key]: v } }));
+
+describe('verdict', () => {
+  it('says learning when the end is better than the beginning', () => {
+    expect(verdict(curve([0.1, 0.2, 0.3, 0.5, 0.6, 0.8, 0.9, 0.9]), true).word).toBe('learning');
+    expect(verdict(curve([0.1, 0.2, 0.3, 0.5, 0.6, 0.8, 0.9, 0.9]), false).word).toBe('learned');
+  });
+  it('says flat when noise explains it', () => {
+    expect(verdict(curve([0.5, 0.4, 0.6, 0.5, 0.45, 0.55, 0.6, 0.45]), true).word).toBe('flat');
+  });
+  it('says when it gets worse, and knows that a loss should fall', () => {
+    expect(verdict(curve([0.9, 0.9, 0.8, 0.5, 0.3, 0.2, 0.2, 0.1]), true).word).toBe('getting worse');
+    expect(verdict(curve([3, 2.9, 2, 1.5, 1, 0.8, 0.5, 0.4], 'loss'), false).word).toBe('learned');
+  });
+  it('does not guess', () => {
+    expect(verdict(curve([0.1, 0.9]), true).word).toBe('too early to say');
+    expect(verdict([], true).word).toBe('no curve');
+  });
+  it('finds the curve of unseen tasks', () => {
+    const m: StepMetrics[] = [{ step: 0, time: 0, values: { reward: 1, accuracy: 0.5, loss: 1 } }];
+    expect(mainKeys(m)).toEqual({ goal: 'reward', validation: 'accuracy', lowerIsBetter: false });
+  });
+  it('says why not, the worst first', () => {
+    const values = { reward: 0.01, groups: 10, groups_constant: 9, calls: 100, calls_left_out: 5, rollouts_failed: 2, rows_without_logprobs: 3, grad_norm: 0, approx_kl: 0.5 };
+    const found = hints([{ step: 1, time: 1, values }], 'run-1');
+    expect(found[0]!.severity).toBe('bad');
+    expect(found.at(-1)!.severity).toBe('warn');
+    const all = found.map((h) => h.text).join('\n');
+    for (const part of ['90 % of the groups', 'too hard', '5 model calls', '2 rollouts', 'log-probabilities', 'gradient', 'KL 0.5']) expect(all).toContain(part);
+    expect(hints(curve([0.5, 0.6]), 'run-1')).toEqual([]);
+  });
+  it('smooths', () => {
+    expect(smooth([1, null, 0], 0.5)).toEqual([1, null, 0.5]);
+    expect(smooth([1, 0], 0)).toEqual([1, 0]);
+  });
+});
+
+const call = (id: string, sequence: number, prompt: [string, string][], answer: string) =>
+  span(id, sequence, {
+    name: 'openai.chat.completion',
+    attributes: {
+      ...Object.fromEntries(prompt.flatMap(([role, content], i) => [[`gen_ai.prompt.${i}.role`, role], [`gen_ai.prompt.${i}.content`, content]])),
+      'gen_ai.completion.0.role': 'assistant',
+      'gen_ai.completion.0.content': answer,
+    },
+  });
+
+describe('conversation', () => {
+  it('shows what is new of a call that goes on', () => {
+    const turns = conversation([call('a', 1, [['user', 'hi']], 'hello'), call('b', 2, [['user', 'hi'], ['assistant', 'hello'], ['user', 'more']], 'yes')]);
+    expect(turns.map((t) => [t.kind, t.message?.parts[0]])).toEqual([
+      ['message', { type: 'text', text: 'hi' }],
+      ['message', { type: 'text', text: 'hello' }],
+      ['message', { type: 'text', text: 'more' }],
+      ['message', { type: 'text', text: 'yes' }],
+    ]);
+  });
+  it('begins a thread where a call does not go on', () => {
+    const turns = conversation([call('a', 1, [['user', 'hi']], 'hello'), call('b', 2, [['user', 'other']], 'x')]);
+    expect(turns.map((t) => t.kind)).toEqual(['message', 'message', 'thread', 'message', 'message']);
+  });
+  it('reads tool calls, reasoning and pictures', () => {
+    const { prompt, completion } = messagesOf(
+      span('a', 1, {
+        attributes: {
+          'gen_ai.prompt.0.content': '[{"type":"text","text":"look"},{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}},{"type":"odd"}]',
+          'gen_ai.prompt.0.role': 'user',
+          'gen_ai.prompt.2.role': 'tool',
+          'gen_ai.prompt.2.tool_call_id': 'c1',
+          'gen_ai.completion.0.reasoning_content': 'hm',
+          'gen_ai.completion.0.tool_calls.0.name': 'calc',
+          'gen_ai.completion.0.tool_calls.0.arguments': '{"x":1}',
+        },
+      }),
+    );
+    expect(prompt).toHaveLength(2);
+    expect(prompt[0]!.parts.map((p) => p.type)).toEqual(['text', 'image', 'other']);
+    expect(prompt[1]!.toolCallID).toBe('c1');
+    expect(completion[0]).toMatchObject({ reasoning: 'hm', toolCalls: [{ name: 'calc', arguments: '{"x":1}' }] });
+    expect(partsOf('[{not json')).toEqual([{ type: 'text', text: '[{not json' }]);
+  });
+  it('finds rewards of every format', () => {
+    expect(rewardsOf(span('a', 1, { attributes: { 'agentlightning.reward.0.name': 'primary', 'agentlightning.reward.0.value': 1, 'agentlightning.reward.1.name': 'form', 'agentlightning.reward.1.value': 0.5 } }))).toEqual([
+      ['primary', 1],
+      ['form', 0.5],
+    ]);
+    expect(rewardsOf(span('a', 1, { name: 'agentlightning.annotation', attributes: { reward: 2 } }))).toEqual([['primary', 2]]);
+    expect(rewardsOf(span('a', 1, { attributes: { 'agentops.task.output': '{"type":"reward","value":3}' } }))).toEqual([['primary', 3]]);
+  });
+  it('shows errors', () => {
+    const turns = conversation([span('a', 1, { status: { status_code: 'ERROR', description: 'boom' } })]);
+    expect(turns[0]).toMatchObject({ kind: 'exception', text: 'boom' });
+  });
+});
+
+describe('tokens', () => {
+  it('puts ids, texts and log-probabilities together', () => {
+    const s = span('a', 1, {
+      name: 'openai.chat.completion',
+      attributes: { prompt_token_ids: [1, 2], response_token_ids: [3, 4], response_logprobs: [-0.5, -1], 'logprobs.content': '[{"token":"x","logprob":-0.5}]' },
+    });
+    const [c] = tokensOf([s], undefined);
+    expect(c).toMatchObject({ prompt: [1, 2], used: false, answer: [{ id: 3, text: 'x', logprob: -0.5 }, { id: 4, text: '‹4›', logprob: -1 }] });
+  });
+  it('computes the advantage of GRPO', () => {
+    expect(groupAdvantage([1, 0, 0, 1], 0)).toBeCloseTo(1);
+    expect(groupAdvantage([1, 1], 0)).toBe(0);
+    expect(groupAdvantage([1, null], 0)).toBeNull();
+    expect(groupAdvantage([1, 0], 5)).toBeNull();
+  });
+  it('colours', () => {
+    expect(logprobColour(0)).toContain('0.000');
+    expect(logprobColour(-9)).toContain('0.700');
+    expect([advantageColour(0), advantageColour(null)]).toEqual(['transparent', 'transparent']);
+    expect(advantageColour(1)).not.toBe(advantageColour(-1));
+  });
+});
+
+describe('spantree', () => {
+  const spans = [span('c', 3, { parent_id: 'a' }), span('a', 1), span('b', 2, { parent_id: 'a', status: { status_code: 'ERROR', description: null } }), span('d', 4, { parent_id: 'gone', name: 'a "b"' })];
+  it('puts parents before children', () => {
+    expect(tree(spans).map((n) => [n.span.span_id, n.depth, n.orphan])).toEqual([
+      ['a', 0, false],
+      ['b', 1, false],
+      ['c', 1, false],
+      ['d', 0, true],
+    ]);
+  });
+  it('survives circles', () => {
+    expect(tree([span('a', 1, { parent_id: 'b' }), span('b', 2, { parent_id: 'a' })])).toHaveLength(2);
+  });
+  it('is fast with many spans', () => {
+    const many = Array.from({ length: 20_000 }, (_, i) => span(`s${i}`, i, { parent_id: i === 0 ? null : `s${i - 1}` }));
+    expect(tree(many)).toHaveLength(20_000);
+  });
+  it('writes DOT and SVG', () => {
+    expect(asDot(spans)).toContain('"a" -> "b"');
+    expect(asDot(spans)).toContain('4 a \\"b\\"');
+    expect(asSVG(spans)).toContain('&quot;b&quot;');
+  });
+});
+
+describe('diff', () => {
+  it('compares lines', () => {
+    expect(diffLines('a\nb\nc', 'a\nx\nc').map((l) => [l.kind, l.text])).toEqual([
+      ['same', 'a'],
+      ['removed', 'b'],
+      ['added', 'x'],
+      ['same', 'c'],
+    ]);
+    expect(diffLines('same', 'same')).toEqual([{ kind: 'same', text: 'same' }]);
+  });
+  it('compares values', () => {
+    expect(differences([{ a: 1, b: { c: 2 } }, { a: 1, b: { c: 3, d: 4 } }])).toEqual([
+      { path: 'b.c', values: [2, 3] },
+      { path: 'b.d', values: [undefined, 4] },
+    ]);
+  });
+});
+
+describe('events', () => {
+  it('reads a stream in any pieces', () => {
+    const text = ': hello\n\nevent: change\ndata: {"a":1}\n\ndata: x\ndata: y\n\n';
+    for (const size of [1, 3, 1000]) {
+      const read = eventReader();
+      const out = [];
+      for (let i = 0; i < text.length; i += size) out.push(...read(text.slice(i, i + size)));
+      expect(out).toEqual([
+        { event: 'change', data: '{"a":1}' },
+        { event: 'message', data: 'x\ny' },
+      ]);
+    }
+  });
+  it('waits longer each time, to a limit', () => {
+    expect(backoff(0, 0.5)).toBe(400);
+    expect(backoff(20, 1)).toBe(12_500);
+  });
+});
+
+describe('prometheus', () => {
+  const text = '# TYPE x counter\nx_total{model="a",outcome="ok"} 3\nx_total{model="a",outcome="bad \\"q\\""} 1\nx_bucket{le="1"} 2\nx_bucket{le="2"} 4\nx_bucket{le="+Inf"} 4\n';
+  it('sums', () => {
+    const s = samples(text, 'x');
+    expect(sum(s, 'x_total')).toBe(4);
+    expect(sum(s, 'x_total', { outcome: 'bad "q"' })).toBe(1);
+  });
+  it('finds quantiles', () => {
+    expect(quantile(samples(text, 'x'), 'x', 0.75)).toBe(1.5);
+    expect(quantile([], 'x', 0.5)).toBeNull();
+  });
+});
+
+describe('filters', () => {
+  it('reads an address', () => {
+    const q = new URLSearchParams('status=failed&status=running&text=a&since=3600&sort=-reward&nonsense=1');
+    expect(readFilters(q, 10_000)).toEqual({ status_in: ['failed', 'running'], text: 'a', from: '6360', sort_by: 'reward', sort_order: 'desc' });
+    expect(activeFilters(q)).toHaveLength(4);
+  });
+  it('turns a sort around', () => {
+    expect(nextSort(null, 'a')).toBe('-a');
+    expect(nextSort('-a', 'a')).toBe('a');
+    expect(nextSort('a', 'a')).toBeNull();
+    expect(nextSort('a', 'b')).toBe('-b');
+  });
+  it('knows which pages are on the screen', () => {
+    expect(pagesOf(95, 205, 100)).toEqual([0, 1, 2]);
+  });
+  it('knows what an action applies to', () => {
+    expect([applies('retry', 'failed'), applies('retry', 'running'), applies('cancel', 'running'), applies('cancel', 'failed'), applies('delete', 'running')]).toEqual([true, false, true, false, true]);
+  });
+});

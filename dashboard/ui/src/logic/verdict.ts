@@ -1,0 +1,139 @@
+// Is it learning, and if not, why? Read off the metrics that algorithms record.
+import type { StepMetrics } from '../types';
+import { number, words } from './format';
+
+export interface Point {
+  step: number;
+  time: number;
+  value: number;
+}
+
+export function series(metrics: StepMetrics[], key: string): Point[] {
+  return metrics.flatMap((m) => {
+    const value = m.values[key];
+    return value === undefined ? [] : [{ step: m.step, time: m.time, value }];
+  });
+}
+
+/** Metrics that say how good the agent is, the most telling one first. */
+const goals = ['reward', 'reward_mean', 'score', 'best_score', 'accuracy', 'validation_reward', 'validation_score'];
+/** Those that are measured on tasks that are not trained on. */
+const validations = ['accuracy', 'validation_reward', 'validation_accuracy', 'validation_score', 'validation'];
+const losses = ['loss', 'validation_loss'];
+
+export function keysOf(metrics: StepMetrics[]): string[] {
+  const keys = new Set<string>();
+  for (const m of metrics) for (const k of Object.keys(m.values)) keys.add(k);
+  return [...keys].sort();
+}
+
+/** The curve that answers whether a run learns, and the one on unseen tasks. */
+export function mainKeys(metrics: StepMetrics[]): { goal: string | undefined; validation: string | undefined; lowerIsBetter: boolean } {
+  const keys = new Set(keysOf(metrics));
+  const validation = validations.find((k) => keys.has(k) && series(metrics, k).length > 0);
+  const goal = goals.find((k) => keys.has(k) && series(metrics, k).length > 0);
+  if (goal !== undefined) return { goal, validation: validation === goal ? undefined : validation, lowerIsBetter: false };
+  return { goal: losses.find((k) => keys.has(k)), validation, lowerIsBetter: true };
+}
+
+export interface Verdict {
+  word: 'learning' | 'flat' | 'getting worse' | 'too early to say' | 'learned' | 'no curve';
+  sentence: string;
+}
+
+function mean(values: number[]): number {
+  return values.reduce((a, b) => a + b, 0) / values.length;
+}
+
+/** The standard error of the mean. */
+function error(values: number[]): number {
+  if (values.length < 2) return 0;
+  const m = mean(values);
+  return Math.sqrt(values.reduce((a, b) => a + (b - m) ** 2, 0) / (values.length - 1) / values.length);
+}
+
+/**
+ * Compares the first quarter of the curve with the last one. A difference counts
+ * when it is more than twice its standard error and more than 2 % of the range
+ * that a curve between 0 and 1 has.
+ */
+export function verdict(metrics: StepMetrics[], running: boolean): Verdict {
+  const { goal, lowerIsBetter } = mainKeys(metrics);
+  if (goal === undefined) return { word: 'no curve', sentence: 'This run has recorded no reward, score or loss yet.' };
+  const curve = series(metrics, goal);
+  const name = words(goal);
+  const last = curve.at(-1)!;
+  if (curve.length < 4) {
+    return { word: 'too early to say', sentence: `${name} is ${number(last.value)} after ${curve.length} measured step${curve.length === 1 ? '' : 's'}.` };
+  }
+  const quarter = Math.max(2, Math.floor(curve.length / 4));
+  const first = curve.slice(0, quarter).map((p) => p.value);
+  const late = curve.slice(-quarter).map((p) => p.value);
+  const from = mean(first);
+  const to = mean(late);
+  const noise = Math.hypot(error(first), error(late));
+  const gain = lowerIsBetter ? from - to : to - from;
+  const sentence = `${name} went from ${number(from)} to ${number(to)} (first and last quarter of ${curve.length} steps).`;
+  const counts = Math.abs(gain) > Math.max(2 * noise, 0.02 * Math.max(Math.abs(from), Math.abs(to), 0.1));
+  if (!counts) return { word: 'flat', sentence };
+  if (gain < 0) return { word: 'getting worse', sentence };
+  return { word: running ? 'learning' : 'learned', sentence };
+}
+
+export interface Hint {
+  severity: 'bad' | 'warn';
+  text: string;
+  /** Filter of the list of rollouts that shows it. */
+  filter?: Record<string, string>;
+}
+
+/** What in the newest metrics may keep a run from learning, the worst first. */
+export function hints(metrics: StepMetrics[], runID: string): Hint[] {
+  const recent = metrics.slice(-5);
+  const sum = (key: string) => series(recent, key).reduce((a, p) => a + p.value, 0);
+  const latest = (key: string) => series(metrics, key).at(-1)?.value;
+  const out: Hint[] = [];
+  const bad = (text: string, filter?: Record<string, string>) => out.push({ severity: 'bad', text, filter });
+  const warn = (text: string, filter?: Record<string, string>) => out.push({ severity: 'warn', text, filter });
+  const span = recent.length === 1 ? 'the last step' : `the last ${recent.length} steps`;
+
+  const calls = sum('calls');
+  const left = sum('calls_left_out');
+  if (left > 0) (left >= calls / 2 ? bad : warn)(`${number(left)} model calls of ${span} were left out of training.`, { run_id: runID, problem: 'any' });
+  const failed = sum('rollouts_failed') + sum('validation_failed');
+  if (failed > 0) warn(`${number(failed)} rollouts of ${span} failed.`, { run_id: runID, status: 'failed' });
+  const groups = sum('groups');
+  const constant = sum('groups_constant');
+  if (groups > 0 && constant / groups > 0.6) {
+    const reward = latest('reward');
+    const easy = reward !== undefined && reward > 0.8;
+    (easy ? warn : bad)(
+      `${Math.round((100 * constant) / groups)} % of the groups of ${span} have one reward for all members and teach nothing: ` +
+        (easy ? 'the tasks are too easy by now.' : 'the tasks are too hard, or the reward does not tell answers apart.'),
+      { run_id: runID, reward_max: '0' },
+    );
+  }
+  if (sum('rewards_not_finite') > 0) bad(`${number(sum('rewards_not_finite'))} rewards of ${span} were not finite numbers.`, { run_id: runID });
+  if (sum('rows_without_logprobs') > 0) bad(`${number(sum('rows_without_logprobs'))} rows of ${span} had no log-probabilities: ask the model backend for them.`, { run_id: runID });
+  if (sum('prefix_mismatches') > 0) warn(`${number(sum('prefix_mismatches'))} calls of ${span} did not continue the one before token by token.`, { run_id: runID });
+  const kl = latest('approx_kl');
+  if (kl !== undefined && kl > 0.1) bad(`The policy moves far in one step (approx. KL ${number(kl)}): lower the learning rate.`);
+  const clip = latest('clip_fraction');
+  if (clip !== undefined && clip > 0.3) warn(`${Math.round(clip * 100)} % of the tokens are clipped: the update is larger than the method trusts.`);
+  const entropy = series(metrics, 'entropy');
+  if (entropy.length > 3 && entropy.at(-1)!.value < 0.02 && (latest('reward') ?? 1) < 0.8) {
+    bad(`Entropy fell to ${number(entropy.at(-1)!.value)}: the policy always answers the same.`);
+  }
+  if (latest('grad_norm') === 0) bad('The gradient of the last step was zero: nothing was learned from it.');
+  return out.sort((a, b) => Number(a.severity === 'warn') - Number(b.severity === 'warn'));
+}
+
+/** Exponential smoothing: 0 leaves values alone, towards 1 they follow slowly. */
+export function smooth(values: (number | null)[], factor: number): (number | null)[] {
+  let s: number | null = null;
+  return values.map((v) => {
+    if (v === null) return null;
+    s = s === null ? v : factor * s + (1 - factor) * v;
+    return s;
+  });
+}

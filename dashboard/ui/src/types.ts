@@ -1,0 +1,218 @@
+// What the server answers, as far as the page reads it.
+
+export type RolloutStatus = 'queuing' | 'preparing' | 'running' | 'failed' | 'succeeded' | 'cancelled' | 'requeuing';
+export const rolloutStatuses: RolloutStatus[] = ['queuing', 'preparing', 'running', 'requeuing', 'succeeded', 'failed', 'cancelled'];
+export const attemptStatuses = ['preparing', 'running', 'succeeded', 'failed', 'timeout', 'unresponsive'] as const;
+
+export interface Attempt {
+  rollout_id: string;
+  attempt_id: string;
+  sequence_id: number;
+  start_time: number;
+  end_time: number | null;
+  status: string;
+  worker_id: string | null;
+  last_heartbeat_time: number | null;
+  metadata: unknown;
+}
+
+export interface Rollout {
+  rollout_id: string;
+  input: unknown;
+  start_time: number;
+  end_time: number | null;
+  mode: 'train' | 'val' | 'test' | null;
+  resources_id: string | null;
+  status: RolloutStatus;
+  config: Record<string, unknown>;
+  metadata: Record<string, unknown> | null;
+  attempt?: Attempt | null;
+}
+
+export interface Digest {
+  reward: number | null;
+  rewards: Record<string, number>;
+  calls: number;
+  tokens: number;
+  spans: number;
+  model: string;
+  problem: string;
+  large: boolean;
+}
+
+export interface Browsed extends Rollout {
+  digest: Digest;
+}
+
+export interface BrowsePage {
+  items: Browsed[];
+  total: number;
+  examined: number;
+  complete: boolean;
+}
+
+export interface Page<T> {
+  items: T[];
+  limit: number;
+  offset: number;
+  total: number;
+}
+
+export interface Span {
+  rollout_id: string;
+  attempt_id: string;
+  sequence_id: number;
+  trace_id: string;
+  span_id: string;
+  parent_id: string | null;
+  name: string;
+  status: { status_code: 'UNSET' | 'OK' | 'ERROR'; description: string | null };
+  attributes: Record<string, unknown>;
+  events: { name: string; attributes: Record<string, unknown>; timestamp: number | null }[];
+  links: { context: { trace_id: string; span_id: string } }[];
+  start_time: number | null;
+  end_time: number | null;
+}
+
+export interface Run {
+  run_id: string;
+  algorithm: string;
+  config: Record<string, unknown>;
+  seed: number;
+  status: 'running' | 'succeeded' | 'failed' | 'interrupted';
+  start_time: number;
+  end_time: number | null;
+  error: string;
+}
+
+export interface StepMetrics {
+  step: number;
+  time: number;
+  values: Record<string, number>;
+}
+
+export interface Checkpoint {
+  step: number;
+  time: number;
+  path: string;
+  score: number | null;
+  state: unknown;
+}
+
+export interface ExplainedCall {
+  span_id: string;
+  sequence_id: number;
+  source: string;
+  agent?: string;
+  model?: string;
+  version: number;
+  finish_reason?: string;
+  prompt_tokens: number;
+  response_tokens: number;
+  logprobs: boolean;
+  reward: number | null;
+  used: boolean;
+  reason?: string;
+  detail?: string;
+  row: number | null;
+  mismatch?: { with_span_id: string; with_sequence_id: number; position: number; want: number; got: number; where: string };
+}
+
+export interface ExplainedAttempt {
+  attempt_id: string;
+  sequence_id: number;
+  status: string;
+  reason?: string;
+  detail?: string;
+  reward: number | null;
+  reward_span?: string;
+  rewards: number;
+  spans: number;
+  rows: number;
+  tokens: number;
+  calls: ExplainedCall[];
+}
+
+export interface Explanation {
+  rollout_id: string;
+  status: string;
+  models: { name: string; kind: string; url: string; model: string }[];
+  attempts: ExplainedAttempt[];
+  sums: { calls: number; calls_used: number; rows: number; tokens: number; mismatches: number; reasons: Record<string, number>; attempt_reasons: Record<string, number> };
+  advice: string[];
+}
+
+export interface Worker {
+  worker_id: string;
+  status: 'idle' | 'busy' | 'unknown';
+  heartbeat_stats: Record<string, unknown> | null;
+  last_heartbeat_time: number | null;
+  last_dequeue_time: number | null;
+  last_busy_time: number | null;
+  last_idle_time: number | null;
+  current_rollout_id: string | null;
+  current_attempt_id: string | null;
+}
+
+export interface ResourcesUpdate {
+  resources_id: string;
+  create_time: number;
+  update_time: number;
+  version: number;
+  resources: Record<string, Record<string, unknown>>;
+}
+
+export interface Model {
+  model: string;
+  endpoint: string;
+  version?: number;
+  target?: string;
+  kind?: string;
+  weight?: number;
+  concurrency?: number;
+  rpm?: number;
+  tpm?: number;
+  key_given?: boolean;
+  api_key_env?: string;
+}
+
+export interface PauseState {
+  paused: boolean;
+  retry_after_seconds: number;
+  reason: string | null;
+  inflight: number;
+  owner?: string;
+  lease_seconds?: number;
+  hold?: boolean;
+  held?: number;
+}
+
+export interface Statistics {
+  name: string;
+  total_rollouts: number;
+  total_attempts: number;
+  total_spans: number;
+  total_resources: number;
+  total_workers: number;
+  uptime: number;
+  total_span_bytes?: number;
+  eviction_threshold_bytes?: number;
+  safe_threshold_bytes?: number;
+  memory_capacity_bytes?: number;
+}
+
+export interface Overview {
+  time: number;
+  rollouts: Record<RolloutStatus, number>;
+  queue: { length: number; waiting_seconds: number };
+}
+
+export interface Capabilities {
+  browse: boolean;
+  events: boolean;
+  delete: boolean;
+  sorts: string[];
+  browse_limit: number;
+  browse_spans_limit: number;
+  version: string;
+}

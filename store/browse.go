@@ -1,0 +1,155 @@
+package store
+
+import (
+	"context"
+
+	agl "agentlightning"
+)
+
+// Browser is what a [Store] may offer to people who look for rollouts. Unlike
+// [RolloutQuery], its questions reach into tasks, metadata and spans, and its
+// work is bounded however much is stored: see [BrowsePage].
+type Browser interface {
+	// BrowseRollouts finds rollouts. A question whose answer would need more
+	// rollouts than [BrowseLimit] to be looked at and put in order is
+	// [ErrInvalid], with what to do.
+	BrowseRollouts(ctx context.Context, q BrowseQuery) (BrowsePage, error)
+	// CountRollouts counts the rollouts in each status; those without any are
+	// left out.
+	CountRollouts(ctx context.Context) (map[agl.RolloutStatus]int64, error)
+}
+
+// Bounds of the work that one question may make.
+const (
+	// BrowseLimit is how many rollouts are looked at, the newest first or, in
+	// ascending order of their start, the oldest.
+	BrowseLimit = 20_000
+	// BrowseSpansLimit is the same for questions about what is in spans: rewards,
+	// models, problems, calls and tokens.
+	BrowseSpansLimit = 10_000
+	// DigestSpans is how many spans an attempt may have to be summed up.
+	DigestSpans = 1_000
+)
+
+// BrowseQuery selects rollouts. Conditions are joined by "and"; what is zero or
+// nil is no condition. Texts are compared without regard to case.
+type BrowseQuery struct {
+	StatusIn []agl.RolloutStatus
+	ModeIn   []agl.Mode // the empty mode is that of rollouts without one
+	// IDContains is a part of the id.
+	IDContains string
+	// Text is a part of the task, Tag one of the metadata, both as JSON.
+	Text, Tag string
+	// RunID and the others are what metadata say of the run that asked for a
+	// rollout. A run that is known bounds the start, too.
+	RunID, Group string
+	Step         *int64
+	ResourcesID  string
+	// WorkerID and AttemptStatusIn are of the latest attempt.
+	WorkerID        string
+	AttemptStatusIn []agl.AttemptStatus
+	// From and To bound the start, in Unix seconds, both included.
+	From, To *float64
+	// Rewarded asks for rollouts with a reward, or without one.
+	Rewarded             *bool
+	RewardMin, RewardMax *float64
+	// Model is a part of the name of a model that was called; Problem the name of
+	// why a call is left out of training, "any" for one of them.
+	Model, Problem string
+
+	// Paging is as everywhere; SortBy may be any of [BrowseSorts], empty means
+	// start_time. Any must not be set. A Limit of 0 or less means 100.
+	Paging
+}
+
+// InSpans reports whether the answer depends on what is in spans.
+func (q *BrowseQuery) InSpans() bool {
+	switch q.SortBy {
+	case "reward", "model", "calls", "tokens", "problem":
+		return true
+	}
+	return q.Rewarded != nil || q.RewardMin != nil || q.RewardMax != nil || q.Model != "" || q.Problem != ""
+}
+
+// BrowseSorts lists what rollouts can be sorted by.
+func BrowseSorts() []string {
+	return []string{
+		"start_time", "rollout_id", "status", "mode", "input", "resources_id", "run_id", "step", "group",
+		"attempt", "attempt_status", "worker_id", "duration", "last_heartbeat_time", "reward", "model", "calls", "tokens", "problem",
+	}
+}
+
+// Digest sums up what the spans of an attempt say.
+type Digest struct {
+	// Reward is the last one, nil when there is none.
+	Reward *float64
+	// Rewards are all dimensions of the span with the last reward.
+	Rewards []agl.RewardDimension
+	Calls   int    // of models
+	Tokens  int64  // of their answers, as far as they say
+	Model   string // that was called last; empty when there was no call
+	Problem string // of the last call that is left out of training; empty when none is
+	Spans   int
+	// Large says that there are more than [DigestSpans] spans and that nothing
+	// else is known.
+	Large bool
+}
+
+// Browsed is a rollout that was found, with what its latest attempt did.
+type Browsed struct {
+	agl.AttemptedRollout
+	Digest
+}
+
+// BrowsePage is a part of what was found.
+type BrowsePage struct {
+	Items []Browsed
+	// Total is the number of matches. When Complete is false it is that among
+	// the rollouts that were looked at, whose number is Examined.
+	Total    int
+	Examined int
+	Complete bool
+}
+
+// Feed is what a [Store] may offer to those who show what is going on.
+type Feed interface {
+	// Watch begins to note what changes. The caller closes the watcher.
+	Watch() Watcher
+}
+
+// Watcher notes what changes in a store by what goes through this process. What
+// it has not told of yet it sums up, so that a slow caller costs nothing. It is
+// for one caller at a time.
+type Watcher interface {
+	// Next waits until something has changed since the last call, and tells what.
+	// It returns [ErrClosed] when the store is closed.
+	Next(ctx context.Context) (Happened, error)
+	Close()
+}
+
+// Noun is a kind of thing in a store.
+type Noun string
+
+// The nouns that a [Feed] tells of.
+const (
+	NounRollouts  Noun = "rollouts" // and their attempts
+	NounSpans     Noun = "spans"
+	NounResources Noun = "resources"
+	NounWorkers   Noun = "workers"
+	NounRuns      Noun = "runs" // with metrics and checkpoints
+	NounModels    Noun = "models"
+)
+
+// Happened is what changed in a store.
+type Happened map[Noun]Changes
+
+// Changes are those of one noun.
+type Changes struct {
+	N int // how many there were
+	// IDs names what changed, of spans the rollouts, each once, unless there are
+	// more than [FeedIDs]; then it is nil.
+	IDs []string
+}
+
+// FeedIDs is how many things are named.
+const FeedIDs = 200
