@@ -9,7 +9,7 @@ import { quantile, samples, sum } from './prometheus';
 import { asDot, asSVG, tree } from './spantree';
 import { backoff, eventReader } from './sse';
 import { advantageColour, groupAdvantage, logprobColour, tokensOf } from './tokens';
-import { hints, mainKeys, smooth, verdict } from './verdict';
+import { hints, mainKeys, shorten, smooth, verdict } from './verdict';
 
 function span(id: string, sequence: number, more: Partial<Span> = {}): Span {
   return {
@@ -71,6 +71,11 @@ describe('verdict', () => {
   it('finds the curve of unseen tasks', () => {
     const m: StepMetrics[] = [{ step: 0, time: 0, values: { reward: 1, accuracy: 0.5, loss: 1 } }];
     expect(mainKeys(m)).toEqual({ goal: 'reward', validation: 'accuracy', lowerIsBetter: false });
+  });
+  it('reads the names of trackers', () => {
+    const m: StepMetrics[] = [{ step: 0, time: 0, values: { 'training/reward': 1, 'val/reward': 0.5, 'actor/pg_loss': 1, 'training/n_groups': 3 } }];
+    expect(mainKeys(shorten(m))).toEqual({ goal: 'reward', validation: 'validation_reward', lowerIsBetter: false });
+    expect(Object.keys(shorten(m)[0]!.values)).toEqual(['reward', 'validation_reward', 'loss', 'groups']);
   });
   it('says why not, the worst first', () => {
     const values = { reward: 0.01, groups: 10, groups_constant: 9, calls: 100, calls_left_out: 5, rollouts_failed: 2, rows_without_logprobs: 3, grad_norm: 0, approx_kl: 0.5 };

@@ -8,6 +8,36 @@ export interface Point {
   value: number;
 }
 
+/** Names of trackers, under which runs record, and the short ones that are used here. */
+const shortNames: Record<string, string> = {
+  'val/reward': 'validation_reward',
+  'val/n_rollouts_failed': 'validation_failed',
+  'training/n_rollouts': 'rollouts',
+  'training/n_rollouts_failed': 'rollouts_failed',
+  'training/n_sample': 'rows',
+  'training/n_turns': 'calls',
+  'training/n_trace_merge_mismatch_rows': 'prefix_mismatches',
+  'training/n_sampled_tokens': 'sampled_tokens',
+  'training/n_groups': 'groups',
+  'training/n_zero_adv_groups': 'groups_constant',
+  'perf/total_num_tokens': 'tokens',
+  'timing_s/step': 'seconds',
+  'timing_s/gen': 'seconds_rollouts',
+  'actor/grad_norm': 'grad_norm',
+  'actor/entropy_loss': 'entropy',
+  'actor/pg_clipfrac': 'clip_fraction',
+  'actor/ppo_kl': 'approx_kl',
+  'actor/pg_loss': 'loss',
+};
+
+/** The same metrics under short names. */
+export function shorten(metrics: StepMetrics[]): StepMetrics[] {
+  return metrics.map((m) => ({
+    ...m,
+    values: Object.fromEntries(Object.entries(m.values).map(([k, v]) => [shortNames[k] ?? k.replace(/^training\//, ''), v])),
+  }));
+}
+
 export function series(metrics: StepMetrics[], key: string): Point[] {
   return metrics.flatMap((m) => {
     const value = m.values[key];
@@ -16,9 +46,9 @@ export function series(metrics: StepMetrics[], key: string): Point[] {
 }
 
 /** Metrics that say how good the agent is, the most telling one first. */
-const goals = ['reward', 'reward_mean', 'score', 'best_score', 'accuracy', 'validation_reward', 'validation_score'];
+const goals = ['reward', 'reward_mean', 'score', 'best_score', 'validation_reward', 'accuracy', 'validation_score'];
 /** Those that are measured on tasks that are not trained on. */
-const validations = ['accuracy', 'validation_reward', 'validation_accuracy', 'validation_score', 'validation'];
+const validations = ['validation_reward', 'accuracy', 'validation_accuracy', 'validation_score', 'validation'];
 const losses = ['loss', 'validation_loss'];
 
 export function keysOf(metrics: StepMetrics[]): string[] {

@@ -4,7 +4,7 @@ import { Link } from 'react-router-dom';
 import { useBrowse, useMetrics, useMetricsText, useModels, useOverview, usePause, useRuns, useStatistics, useWorkers } from '../data';
 import { duration, number, task, words } from '../logic/format';
 import { type Sample, samples, sum } from '../logic/prometheus';
-import { hints, mainKeys, series, verdict } from '../logic/verdict';
+import { hints, mainKeys, series, shorten, verdict } from '../logic/verdict';
 import { Card, Empty, Failed, Figure, Loading, PageTitle, Status, When } from '../parts/bits';
 import { Chart, type Line } from '../parts/chart';
 import { useNow } from '../parts/now';
@@ -51,7 +51,7 @@ function chosenRun(runs: Run[] | undefined): Run | undefined {
 function Learning({ run }: { run: Run | undefined }) {
   const metrics = useMetrics(run?.run_id);
   const now = useNow();
-  const points = useMemo(() => metrics.data ?? [], [metrics.data]);
+  const points = useMemo(() => shorten(metrics.data ?? []), [metrics.data]);
   const curve = useMemo(() => {
     const { goal, validation } = mainKeys(points);
     const lines: { key: string; dash: boolean }[] = [];
@@ -93,7 +93,7 @@ function Learning({ run }: { run: Run | undefined }) {
     >
       <Text mb="xs">
         {v.sentence}
-        {validation.length > 1 && ` On validation, ${words(curve.validation!)} went from ${number(validation[0]!.value)} to ${number(validation.at(-1)!.value)}.`}
+        {validation.length > 1 && ` The ${words(curve.validation!)} went from ${number(validation[0]!.value)} to ${number(validation.at(-1)!.value)}.`}
       </Text>
       {run.error !== '' && (
         <Alert color="red" title="The run failed" mb="xs">
