@@ -228,6 +228,11 @@ var rules = []rule{
 		"learner":       "implements the contract",
 		"rl":            "losses are handed on",
 	}},
+	{"learner/serving", "inference engines as child processes, registered with the proxy", reasons{
+		root:              "models that the proxy calls",
+		"internal/proc":   "runs engines so that nothing of them stays",
+		"learner/command": "serves what trainers make",
+	}},
 	{"learner/openai", "new models by the fine-tuning services of OpenAI and Azure", reasons{
 		root:                             words,
 		"learner":                        "implements Tuner",
@@ -418,6 +423,9 @@ var rules = []rule{
 		"agent":                        "says how rollouts of a runner end",
 		"controller/local":             "agl controller",
 		"agent/program":                "agl runner",
+		"learner/command":              "models that agl vllm follows",
+		"learner/serving":              "agl vllm",
+		"golang.org/x/sync":            "goroutines that end together",
 		"runner":                       "agl runner",
 		root:                           words,
 		"adapter":                      "exports and explains what training reads",
