@@ -24,7 +24,7 @@ type Proxy struct {
 	lacks    *lacking
 	privacy  privacy
 
-	transport *http.Transport // of our own, nil when the configuration has one
+	transport *transport // of our own, nil when the configuration has one
 }
 
 // New returns a proxy. It connects to nothing before the first call.
@@ -33,7 +33,7 @@ func New(cfg Config) (*Proxy, error) {
 		return nil, err
 	}
 	cfg = cfg.withDefaults()
-	var own *http.Transport
+	var own *transport
 	if cfg.Transport == nil {
 		own = newTransport(cfg.UpstreamConnectTimeout)
 		cfg.Transport = own
@@ -74,7 +74,7 @@ func (p *Proxy) Forget(ctx context.Context, gone func(agl.Model) bool) error {
 // Close gives back idle connections. Call it once no request is open.
 func (p *Proxy) Close() error {
 	if p.transport != nil {
-		p.transport.CloseIdleConnections()
+		p.transport.close()
 	}
 	return nil
 }

@@ -27,23 +27,6 @@ var (
 	errFinished  = errors.New("the call is over")
 )
 
-func newTransport(connect time.Duration) *http.Transport {
-	dialer := &net.Dialer{Timeout: connect, KeepAlive: 30 * time.Second}
-	return &http.Transport{
-		DialContext:         dialer.DialContext,
-		TLSHandshakeTimeout: connect,
-		ForceAttemptHTTP2:   true,
-		DisableCompression:  true, // what is captured is what was sent
-		// An agent's calls come in bursts: hundreds of connections that are
-		// idle now are needed again in a moment.
-		MaxIdleConns:        0,
-		MaxIdleConnsPerHost: 4096,
-		IdleConnTimeout:     90 * time.Second,
-		WriteBufferSize:     16 << 10,
-		ReadBufferSize:      16 << 10,
-	}
-}
-
 // sendSomewhere calls a backend, another one when the first cannot be reached,
 // and without the fields that it refuses.
 func (c *call) sendSomewhere() (*http.Response, error) {
