@@ -155,24 +155,22 @@ func freeAddress(t *testing.T) string {
 	return l.Addr().String()
 }
 
-// The runners are started before the algorithm serves the store, and are told
-// to stop only after it has gone.
+// The runners are started before the algorithm serves the store, and end with the
+// run.
 func TestRolesOverTheNetwork(t *testing.T) {
 	t.Parallel()
 	address := freeAddress(t)
-	runnersCtx, stopRunners := context.WithCancel(t.Context())
 	runners := make(chan error, 1)
 	go func() {
 		n := execution.Network{Role: execution.RoleRunner, URL: "http://" + address}
-		runners <- n.Execute(runnersCtx, execution.Work{Runner: echo, Runners: 2}, nil)
+		runners <- n.Execute(t.Context(), execution.Work{Runner: echo, Runners: 2}, nil)
 	}()
 	n := execution.Network{Role: execution.RoleAlgorithm, Listen: address}
 	if err := n.Execute(t.Context(), execution.Work{Algorithm: ask, Runner: echo, Runners: 5}, newStore(t)); err != nil {
 		t.Errorf("algorithm: %v", err)
 	}
-	stopRunners()
-	if err := <-runners; !errors.Is(err, context.Canceled) {
-		t.Errorf("runners: %v, want the cause of their stop", err)
+	if err := <-runners; err != nil {
+		t.Errorf("runners: %v, want nil", err)
 	}
 }
 

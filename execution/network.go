@@ -30,6 +30,8 @@ type Network struct {
 	Unmanaged bool
 	// Logger is told of the server and of requests that are tried again; nil discards.
 	Logger *slog.Logger
+
+	serves func(url string) // is told where the store is served; nil for nobody
 }
 
 var _ Strategy = Network{}
@@ -91,8 +93,10 @@ func (n Network) serving(ctx context.Context, w Work, local InProcess, s store.S
 	// Requests that wait for work end with requests, so that the server can stop.
 	requests, endRequests := context.WithCancel(context.WithoutCancel(ctx))
 	defer endRequests()
+	offered := &offered{Store: s, ended: make(chan struct{}), told: map[string]bool{}}
+	w.Algorithm = offered.endWith(w.Algorithm)
 	server := &http.Server{
-		Handler:           storehttp.NewHandler(s, storehttp.Config{Logger: n.Logger}),
+		Handler:           storehttp.NewHandler(offered, storehttp.Config{Logger: n.Logger}),
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ReadHeaderTimeout: 10 * time.Second,
 	}
@@ -100,6 +104,9 @@ func (n Network) serving(ctx context.Context, w Work, local InProcess, s store.S
 	go func() { served <- server.Serve(storehttp.WatchConns(server, l)) }()
 	n.Logger.InfoContext(ctx, "serving the store", "url", "http://"+l.Addr().String())
 
+	if n.serves != nil {
+		n.serves("http://" + l.Addr().String())
+	}
 	workCtx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	worked := make(chan error, 1)
@@ -110,6 +117,7 @@ func (n Network) serving(ctx context.Context, w Work, local InProcess, s store.S
 		cancel(fmt.Errorf("store server: %w", failed))
 		return <-worked
 	}
+	offered.awaitTold(ctx)
 	endRequests()
 	stopping, stopped := context.WithTimeout(context.WithoutCancel(ctx), stopServer)
 	defer stopped()

@@ -27,8 +27,8 @@ func New(cfg Config) (*Runner, error) {
 	return &Runner{cfg: cfg.withDefaults()}, nil
 }
 
-// Run works until ctx ends or [Config.MaxRollouts] is reached, and returns nil
-// then. When ctx ends it claims nothing more, gives running agents the grace
+// Run works until ctx ends, [Config.MaxRollouts] is reached or the store says that
+// the run has ended, and returns nil then. When ctx or the run ends it claims nothing more, gives running agents the grace
 // period, cancels those that are left and reports them, and returns. It returns
 // an error when the store is closed, denies access or was never reached.
 func (r *Runner) Run(ctx context.Context) error {
@@ -37,17 +37,24 @@ func (r *Runner) Run(ctx context.Context) error {
 			return err
 		}
 	}
+	ctx, end := context.WithCancel(ctx) // when the store says that the run has ended
+	defer end()
 	work, cancelWork := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancelWork(nil)
 	background, stopBackground := context.WithCancel(context.WithoutCancel(ctx))
 	var helpers sync.WaitGroup
 	helpers.Go(func() { r.beat(background) })
-	helpers.Go(func() { r.watch.run(background, r.cfg) })
+	helpers.Go(func() { r.watch.run(background, r.cfg, end) })
 	defer helpers.Wait()
 	defer stopBackground()
 
 	var attempts sync.WaitGroup
 	err := r.pull(ctx, work, &attempts)
+	if errors.Is(err, store.ErrEnded) {
+		r.cfg.Logger.InfoContext(ctx, "the run has ended", "worker_id", r.cfg.WorkerID)
+		err = nil
+		end()
+	}
 
 	idle := make(chan struct{})
 	go func() {
@@ -92,7 +99,7 @@ func (r *Runner) pull(ctx, work context.Context, attempts *sync.WaitGroup) error
 			reached, pause, key = true, firstPause, claimKey()
 		case ctx.Err() != nil:
 			return nil //nolint:nilerr // the claim failed because the runner is to stop
-		case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrDenied):
+		case errors.Is(err, store.ErrClosed), errors.Is(err, store.ErrDenied), errors.Is(err, store.ErrEnded):
 			return fmt.Errorf("worker %s: claim a rollout: %w", r.cfg.WorkerID, err)
 		case !reached && r.cfg.ConnectTimeout >= 0 && time.Since(began) >= r.cfg.ConnectTimeout:
 			return fmt.Errorf("worker %s has not reached the store for %v; is the server running and the address right? %w",

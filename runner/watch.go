@@ -2,6 +2,7 @@ package runner
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -11,7 +12,8 @@ import (
 )
 
 // watch looks at the running rollouts of a runner, all with one query, and ends
-// the context of attempts that nobody waits for any more.
+// the context of attempts that nobody waits for any more; of the runner, when the
+// store says that nobody waits at all.
 type watch struct {
 	mu      sync.Mutex
 	running map[string]watched // by attempt id
@@ -38,7 +40,7 @@ func (w *watch) add(r agl.AttemptedRollout, cancel context.CancelCauseFunc) func
 	}
 }
 
-func (w *watch) run(ctx context.Context, cfg Config) {
+func (w *watch) run(ctx context.Context, cfg Config, end func()) {
 	if cfg.WatchInterval < 0 {
 		return
 	}
@@ -50,7 +52,12 @@ func (w *watch) run(ctx context.Context, cfg Config) {
 			return
 		case <-ticker.C:
 		}
-		if err := w.look(ctx, cfg.Store); err != nil && ctx.Err() == nil {
+		err := w.look(ctx, cfg.Store)
+		if errors.Is(err, store.ErrEnded) {
+			end()
+			return
+		}
+		if err != nil && ctx.Err() == nil {
 			cfg.Logger.DebugContext(ctx, "cannot see whether rollouts were cancelled", "worker_id", cfg.WorkerID, "err", err)
 		}
 	}

@@ -23,6 +23,9 @@ var (
 	ErrInvalid  = errors.New("invalid")
 	ErrConflict = errors.New("conflict")
 	ErrClosed   = errors.New("store is closed")
+	// ErrEnded means that the work for which the store was opened is done: there
+	// will be nothing to claim any more, and nobody waits for what was claimed.
+	ErrEnded = errors.New("the run has ended; there is no more work")
 	// ErrFull means that the disk is full and that nothing was stored.
 	ErrFull = errors.New("no space left to store it")
 	// ErrKeyReused means that a key came with other arguments before, see [WithKey].

@@ -32,6 +32,8 @@ func failure(err error, requestID string) (status int, body []byte) {
 		return http.StatusNotFound, valueError(err.Error())
 	case errors.Is(err, store.ErrDenied):
 		return http.StatusForbidden, detailBody(err.Error())
+	case errors.Is(err, store.ErrEnded):
+		return http.StatusGone, detailBody(err.Error())
 	case errors.Is(err, store.ErrKeyReused):
 		return http.StatusUnprocessableEntity, detailBody(err.Error())
 	case errors.Is(err, store.ErrConflict):

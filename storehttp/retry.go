@@ -224,6 +224,8 @@ func statusError(resp *http.Response, body []byte) *StatusError {
 		e.route = true
 	case http.StatusUnauthorized, http.StatusForbidden:
 		e.kind = store.ErrDenied
+	case http.StatusGone:
+		e.kind = store.ErrEnded
 	case http.StatusInsufficientStorage:
 		e.kind = store.ErrFull
 	case http.StatusConflict:

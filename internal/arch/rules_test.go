@@ -342,6 +342,8 @@ var rules = []rule{
 
 	// Putting together.
 	{"execution", "where algorithm and runners run: one process, or by role", reasons{
+		root:                words,
+		"internal/proc":     "runners that are processes of their own",
 		"store":             contract,
 		"storehttp":         "serves the store to other processes, or reaches theirs",
 		"golang.org/x/sync": "goroutines that end together",
@@ -422,6 +424,7 @@ var rules = []rule{
 	{"internal/cli", "the commands of agl", reasons{
 		"agent":                        "says how rollouts of a runner end",
 		"controller/local":             "agl controller",
+		"execution":                    "how children are told their name",
 		"agent/program":                "agl runner",
 		"learner/command":              "models that agl vllm follows",
 		"learner/serving":              "agl vllm",

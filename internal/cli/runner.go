@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"strings"
 	"sync"
@@ -15,6 +16,7 @@ import (
 
 	"agentlightning/agent"
 	"agentlightning/agent/program"
+	"agentlightning/execution"
 	"agentlightning/runner"
 	"agentlightning/storehttp"
 )
@@ -26,6 +28,7 @@ type runnerOptions struct {
 
 	agentURL, workerID string
 	workers, most      int
+	untilStdinEnds     bool
 	grace              time.Duration
 	logs               logOptions
 }
@@ -103,7 +106,8 @@ func newRunner() *cobra.Command {
 	f.StringVar(&o.agentURL, "agent-url", "", "address of the server as the command reaches it, when that is another one than --server")
 	f.IntVar(&o.workers, "workers", 1, "how many attempts run at once")
 	f.IntVar(&o.most, "max-rollouts", 0, "end after so many rollouts; 0 has no end")
-	f.StringVar(&o.workerID, "worker-id", "", "name in the store, which no other runner may have: what a runner of this name left when it was killed is given back first; by default host and process id")
+	f.StringVar(&o.workerID, "worker-id", "", "name in the store, which no other runner may have: what a runner of this name left when it was killed is given back first; by default AGL_WORKER_ID, or host and process id")
+	f.BoolVar(&o.untilStdinEnds, "until-stdin-ends", false, "stop, as after an interrupt, when standard input ends: for a process that starts runners")
 	f.DurationVar(&o.grace, "grace", 2*time.Second, "how long attempts may go on after an interrupt, and a command that is stopped after SIGTERM, half of it")
 	o.program.bind(f)
 	o.logs.bind(f)
@@ -141,7 +145,7 @@ func (o *runnerOptions) run(cmd *cobra.Command, command []string) (err error) {
 
 	var done progress
 	named := o.workerID != ""
-	if !named {
+	if o.workerID = cmp.Or(o.workerID, os.Getenv(execution.EnvWorkerID)); o.workerID == "" {
 		host, err := os.Hostname()
 		if err != nil {
 			host = "runner"
@@ -163,10 +167,21 @@ func (o *runnerOptions) run(cmd *cobra.Command, command []string) (err error) {
 		return err
 	}
 	fmt.Fprintf(cmd.OutOrStdout(), "agl: %s takes rollouts from %s, %d at once, and runs %s\n", o.workerID, server, o.workers, strings.Join(command, " "))
-	if err := r.Run(ctx); err != nil {
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	if o.untilStdinEnds {
+		go func() { // lives as long as this process at the most
+			_, _ = io.Copy(io.Discard, cmd.InOrStdin())
+			stop()
+		}()
+	}
+	if err := r.Run(running); err != nil {
 		return err
 	}
 	fmt.Fprintln(cmd.OutOrStdout(), done.summary())
+	if o.untilStdinEnds {
+		return nil // an interrupt is one of the ways in which it is told to stop
+	}
 	return ctx.Err()
 }
 

@@ -157,6 +157,52 @@ func TestRunnerGivesBack(t *testing.T) {
 	}
 }
 
+// TestRunnerIsToldToStop: a rollout that is cancelled, and one that takes longer
+// than it may, end with all that their commands started.
+func TestRunnerIsToldToStop(t *testing.T) {
+	t.Parallel()
+	programsRun(t)
+	url := serve(t, "--db", "memory:")
+	client := connect(t, url)
+	limit := 1.0
+	dir := t.TempDir()
+	late := enqueue(t, client, &agl.RolloutConfig{TimeoutSeconds: &limit, MaxAttempts: 1}, `"late"`)[0]
+	cancelled := enqueue(t, client, nil, `"cancelled"`)[0]
+	ctx, interrupt := context.WithCancel(t.Context())
+	defer interrupt()
+	var out, errs syncBuffer
+	done := startCommand(ctx, []string{
+		"runner", "--server", url, "--workers", "2", "--max-rollouts", "2", "--env", "DIR=" + dir, "--",
+		"sh", "-c", `file="$DIR/$AGL_ROLLOUT_ID"; trap 'rm "$file"; exit 0' TERM; : >"$file"; sleep 600 & wait`,
+	}, &out, &errs)
+	exists := func(id string) bool { _, err := os.Stat(filepath.Join(dir, id)); return err == nil }
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for range 4000 {
+		if exists(cancelled) {
+			break
+		}
+		<-tick.C
+	}
+	if _, err := client.UpdateRollout(t.Context(), cancelled, store.RolloutUpdate{Status: store.To(agl.RolloutCancelled)}); err != nil {
+		t.Fatal(err)
+	}
+	if status := <-done; status != 0 { // both have ended
+		t.Fatalf("agl runner = %d\n%s%s", status, out.String(), errs.String())
+	}
+	for id, want := range map[string]agl.RolloutStatus{late: agl.RolloutFailed, cancelled: agl.RolloutCancelled} {
+		if r, err := client.Rollout(t.Context(), id); err != nil || r.Status != want {
+			t.Errorf("rollout %s is %s, %v, want %s", id, r.Status, err, want)
+		}
+		if exists(id) {
+			t.Errorf("the command of %s was not asked to stop", id)
+		}
+	}
+	if r, err := client.Rollout(t.Context(), late); err != nil || r.Attempt.Status != agl.AttemptTimeout {
+		t.Errorf("the late attempt is %s, %v, want timeout", r.Attempt.Status, err)
+	}
+}
+
 func TestRunnerRefusals(t *testing.T) {
 	t.Parallel()
 	for want, args := range map[string][]string{
