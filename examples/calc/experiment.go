@@ -33,8 +33,9 @@ type experiment struct {
 	data  problem.Dataset
 	model *native.Model
 	tok   *native.Tokenizer
-	// resources lead the agents to the model.
+	// resources lead the agents to the model, once it is offered to the server.
 	resources agl.NamedResources
+	offer     func(context.Context) error
 	show      *display
 
 	figures report
@@ -122,10 +123,14 @@ func (e *experiment) run(ctx context.Context, env algorithm.Env, run *algorithm.
 	} else if err := e.loadWarmup(ctx, env, p.Warmup); err != nil {
 		return err
 	}
-	if _, err := env.Store.AddResources(ctx, e.resources); err != nil {
-		return fmt.Errorf("publish the model: %w", err)
-	}
+	// Later the training offers the model, when it is back at its latest weights.
 	if p.Before == nil {
+		if err := e.offer(ctx); err != nil {
+			return err
+		}
+		if _, err := env.Store.AddResources(ctx, e.resources); err != nil {
+			return fmt.Errorf("publish the model: %w", err)
+		}
 		if p.Before, err = e.test(ctx, env, run.RunID, "before"); err != nil {
 			return err
 		}
@@ -213,6 +218,7 @@ func (e *experiment) train(ctx context.Context, env algorithm.Env, runID string)
 		Learner: e.model, Steps: e.plan.steps, Tasks: e.plan.tasks, GroupSize: e.plan.group,
 		LearningRate: e.plan.rate, Epochs: e.plan.epochs, Minibatch: e.plan.minibatch,
 		Method:  method,
+		Publish: func(ctx context.Context, _ int) (agl.NamedResources, error) { return e.resources, e.offer(ctx) },
 		Rollout: e.plan.limits(), ValidateEvery: e.plan.validateEvery,
 		Checkpoints: filepath.Join(e.folder, "checkpoints"), Seed: e.seed, ShuffleRewards: e.shuffle,
 		OnStep: func(s pg.Step) {

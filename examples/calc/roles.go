@@ -240,12 +240,10 @@ func newExperiment(ctx context.Context, o options, how plan, server string, stdo
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := p.offer(ctx, server, o.token); err != nil {
-		return nil, nil, errors.Join(err, p.close())
-	}
 	e := &experiment{
 		options: o, plan: how, data: data, model: p.model, tok: p.tok,
 		resources: resources(server, modelName), show: newDisplay(stdout),
+		offer: func(ctx context.Context) error { return p.offer(ctx, server, o.token) },
 	}
 	return e, func() error { e.show.close(); return p.close() }, nil
 }
