@@ -3,6 +3,7 @@ package pg_test
 import (
 	"context"
 	"encoding/json"
+	"fmt"
 	"math"
 	"os"
 	"path/filepath"
@@ -277,6 +278,10 @@ func TestEarlyStopAndBest(t *testing.T) {
 		runs, err := b.store.Runs(t.Context(), 1)
 		if err != nil || runs[0].Status != agl.RunSucceeded {
 			t.Errorf("run = %+v, %v, want it succeeded", runs, err)
+		}
+		kept, err := b.store.LatestCheckpoint(t.Context(), runs[0].RunID)
+		if err != nil || kept.Step != last || kept.Path != filepath.Join(dir, runs[0].RunID, fmt.Sprintf("step-%06d", best)) {
+			t.Errorf("latest checkpoint = %+v, %v, want that of step %d with the weights of step %d", kept, err, last, best)
 		}
 		folders, err := filepath.Glob(filepath.Join(dir, "*", "step-*"))
 		if err != nil || len(folders) != 3 {

@@ -169,7 +169,7 @@ func (t *training) train(ctx context.Context) error {
 	if err := t.giveUp(ctx, done, t.Pending); err != nil {
 		return err
 	}
-	return t.restoreBest(ctx)
+	return t.restoreBest(ctx, done)
 }
 
 // restore goes back to the latest checkpoint and returns its step, -1 when the
@@ -228,15 +228,20 @@ func (t *training) publish(ctx context.Context, step int) error {
 	return nil
 }
 
-// restoreBest goes back to the best weights of the run.
-func (t *training) restoreBest(ctx context.Context) error {
-	best, _, ok := t.kept.Best()
+// restoreBest goes back to the best weights of the run, which are what it leaves
+// behind.
+func (t *training) restoreBest(ctx context.Context, done int) error {
+	best, score, ok := t.kept.Best()
 	path := t.kept.Path(best)
 	if !t.RestoreBest || !ok || path == t.path {
 		return nil
 	}
 	if err := t.Learner.Load(ctx, path); err != nil {
 		return fmt.Errorf("go back to the best weights, those of step %d: %w", best, err)
+	}
+	t.path, t.score = path, &score
+	if err := t.mark(ctx, done); err != nil {
+		return err
 	}
 	return t.publish(ctx, best)
 }

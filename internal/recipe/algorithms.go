@@ -99,8 +99,11 @@ type pgSettings struct {
 	WholeMinibatches bool
 	MaxGradNorm      float64
 	ValidateEvery    int
+	EarlyStop        pg.EarlyStop
+	RestoreBest      bool
 	ShuffleRewards   bool
 	Stall            time.Duration
+	Async            pg.Async
 
 	// Credit is a rule as agl credit preview takes it.
 	Credit     string
@@ -149,7 +152,8 @@ func (s *pgSettings) Build(p Parts) (Built, error) {
 		Learner: p.Policy.Learner, Method: m, Reference: reference,
 		Steps: s.Steps, Tasks: s.Tasks, GroupSize: s.GroupSize, LearningRate: s.LearningRate.schedule(),
 		Epochs: s.Epochs, Minibatch: s.Minibatch, WholeMinibatches: s.WholeMinibatches, MaxGradNorm: s.MaxGradNorm,
-		Rollout: p.Rollout, Resources: p.Resources, Stall: s.Stall, ValidateEvery: s.ValidateEvery,
+		Rollout: p.Rollout, Stall: s.Stall, ValidateEvery: s.ValidateEvery, EarlyStop: s.EarlyStop, RestoreBest: s.RestoreBest, Async: s.Async,
+		Publish:     func(ctx context.Context, _ int) (agl.NamedResources, error) { return p.Resources, p.Offer(ctx) },
 		Checkpoints: p.Checkpoints, Seed: p.Seed, ShuffleRewards: s.ShuffleRewards,
 		OnStep: func(step pg.Step) {
 			failed += step.Failed
@@ -162,7 +166,7 @@ func (s *pgSettings) Build(p Parts) (Built, error) {
 	if err != nil {
 		return Built{}, err
 	}
-	return Built{Algorithm: a}, nil
+	return Built{Algorithm: a, Offers: true}, nil
 }
 
 func stepText(s pg.Step, best *float64, failed int) string {

@@ -63,6 +63,8 @@ type Parts struct {
 	Seed int64
 	// Policy is the learner; nil for algorithms that change no weights.
 	Policy *Policy
+	// Offer makes the model of the policy known to the proxy.
+	Offer func(context.Context) error
 	// Resources are what agents are given: prompts and the model.
 	Resources agl.NamedResources
 	Rollout   agl.RolloutConfig
@@ -86,6 +88,9 @@ type Progress struct {
 // Built is an algorithm with what there is to know of its result.
 type Built struct {
 	algorithm.Algorithm
+	// Offers: the algorithm calls [Parts.Offer] itself, when a run that goes on is
+	// back at its weights.
+	Offers bool
 	// Prompts are the best ones once it has run; nil for one that improves none.
 	Prompts func() (map[string]agl.PromptTemplate, error)
 }

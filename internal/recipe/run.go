@@ -193,10 +193,6 @@ func (s *session) open(ctx context.Context) (_ func() error, err error) {
 		return done, nil
 	}
 	if p := s.policy; p != nil && s.site.Store != nil {
-		// In place of what an earlier process offered under the same name.
-		if err := s.site.Store.ReplaceModels(ctx, []agl.Model{p.Model}); err != nil {
-			return nil, fmt.Errorf("offer the model to the proxy: %w", err)
-		}
 		release = append(release, func() error {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
 			defer cancel()
@@ -215,6 +211,18 @@ func (s *session) open(ctx context.Context) (_ func() error, err error) {
 		return nil, err
 	}
 	return done, nil
+}
+
+// offer makes the model known to the proxy, in place of what an earlier process
+// offered under the same name.
+func (s *session) offer(ctx context.Context) error {
+	if s.policy == nil || s.Recipe.agent == nil || s.site.Store == nil {
+		return nil
+	}
+	if err := s.site.Store.ReplaceModels(ctx, []agl.Model{s.policy.Model}); err != nil {
+		return fmt.Errorf("offer the model to the proxy: %w", err)
+	}
+	return nil
 }
 
 // here is an agent whose models are behind the proxy of this process, also where
@@ -369,6 +377,11 @@ func (s *session) stage(ctx context.Context, i int) error {
 	if s.site.OnStage != nil {
 		s.site.OnStage(p.Name, i+1, len(s.stages), o.RunID)
 	}
+	if !built.Offers {
+		if err := s.offer(ctx); err != nil {
+			return err
+		}
+	}
 	if err := s.fit(ctx, built, env); err != nil {
 		return err
 	}
@@ -433,7 +446,7 @@ func (s *session) parts(p part) (Parts, error) {
 	}
 	proxy := proxied{s.site.URL, s.site.Token, func(m string) bool { return slices.Contains(s.site.Models, m) }}
 	return Parts{
-		Seed: s.seed(p), Policy: s.policy, Resources: s.resources, Rollout: limits, Checkpoints: s.Path(s.Checkpoints), Path: s.Path, Report: report,
+		Seed: s.seed(p), Policy: s.policy, Offer: s.offer, Resources: s.resources, Rollout: limits, Checkpoints: s.Path(s.Checkpoints), Path: s.Path, Report: report,
 		Completer: func(c completer, models ...string) (prompt.Completer, error) {
 			return c.open(proxy, s.site.Environ, models...)
 		},
