@@ -467,6 +467,9 @@ func TestReMax(t *testing.T) {
 	if asked := b.work.calls.Load(); asked != 2*4*(8+1)+2*2 {
 		t.Errorf("%d rollouts, want 2 steps of 4 groups of 8 with a greedy one each, and 2 validations of 2", asked)
 	}
+	if s := steps[1]; s.Rollouts != 4*(8+1) || s.Failed != 0 {
+		t.Errorf("first step: %d rollouts, %d failed, want 36 and the greedy ones among them", s.Rollouts, s.Failed)
+	}
 	if n := len(b.policy.batches); n != 1 {
 		t.Fatalf("%d updates, want one: the second step has nothing to compare with", n)
 	}

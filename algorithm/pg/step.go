@@ -83,6 +83,9 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 	}
 	waited := time.Since(started)
 	s.count(g.outcomes)
+	for _, group := range slices.Sorted(maps.Keys(g.baselines)) {
+		s.count([]algorithm.Outcome{g.baselines[group]})
+	}
 	rewarded := func(o algorithm.Outcome) bool { return t.Method.reward(o) != nil }
 	if first && !slices.ContainsFunc(g.outcomes, rewarded) {
 		return fmt.Errorf("%w: %s", ErrNoRewards, s.LastFailure)
@@ -93,7 +96,7 @@ func (t *training) step(ctx context.Context, number int, first bool) error {
 		return err
 	}
 	s.Metrics["seconds_rollouts"] = waited.Seconds()
-	s.Metrics["rollouts_per_second"] = float64(len(g.outcomes)) / waited.Seconds()
+	s.Metrics["rollouts_per_second"] = float64(len(g.outcomes)+len(g.baselines)) / waited.Seconds()
 	s.Elapsed = time.Since(started)
 	if err := t.keep(ctx, s); err != nil {
 		return err
