@@ -111,8 +111,8 @@ type state struct {
 	Rounds int `json:"rounds,omitempty"`
 	// Open is a step whose weights are kept, but which is not validated yet;
 	// Validation are the rollouts of that.
-	Open       *Step    `json:"open,omitempty"`
-	Validation []string `json:"validation,omitempty"`
+	Open       *keptStep `json:"open,omitempty"`
+	Validation []string  `json:"validation,omitempty"`
 
 	BestStep  int      `json:"best_step"`
 	BestScore *float64 `json:"best_score"`
@@ -141,7 +141,7 @@ func (t *training) train(ctx context.Context) error {
 		return err
 	}
 	if t.Open != nil {
-		if err := t.complete(ctx, t.Open); err != nil {
+		if err := t.complete(ctx, t.Open.Step); err != nil {
 			if done == 0 {
 				return fmt.Errorf("before the first step: %w", err)
 			}
@@ -267,7 +267,7 @@ func (t *training) keep(ctx context.Context, s *Step) error {
 		}
 	}
 	t.settle()
-	t.score, t.Rounds, t.Validation, t.Open = nil, 0, nil, s
+	t.score, t.Rounds, t.Validation, t.Open = nil, 0, nil, &keptStep{s}
 	if !t.validates(s.Number) {
 		return nil // complete does it
 	}

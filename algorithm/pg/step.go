@@ -2,10 +2,14 @@ package pg
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
+	"strings"
 	"time"
 
 	"agentlightning/algorithm"
@@ -32,6 +36,54 @@ type Step struct {
 	Tokens      int                `json:"tokens"` // sampled, as far as they were captured
 	Metrics     map[string]float64 `json:"metrics"`
 	Elapsed     time.Duration      `json:"elapsed"`
+}
+
+// number is one that need not be finite: JSON has no way to write the others.
+type number float64
+
+func (n number) MarshalJSON() ([]byte, error) {
+	if f := float64(n); math.IsNaN(f) || math.IsInf(f, 0) {
+		return strconv.AppendQuote(nil, strconv.FormatFloat(f, 'g', -1, 64)), nil
+	}
+	return json.Marshal(float64(n))
+}
+
+func (n *number) UnmarshalJSON(text []byte) error {
+	f, err := strconv.ParseFloat(strings.Trim(string(text), `"`), 64)
+	*n = number(f)
+	return err
+}
+
+// keptStep is a step as a checkpoint keeps it.
+type keptStep struct{ *Step }
+
+type plainStep Step
+
+func (k keptStep) MarshalJSON() ([]byte, error) {
+	out := struct {
+		plainStep
+		Metrics map[string]number `json:"metrics"`
+	}{plainStep(*k.Step), map[string]number{}}
+	for name, v := range k.Metrics {
+		out.Metrics[name] = number(v)
+	}
+	return json.Marshal(out)
+}
+
+func (k *keptStep) UnmarshalJSON(text []byte) error {
+	in := struct {
+		*plainStep
+		Metrics map[string]number `json:"metrics"`
+	}{plainStep: &plainStep{}}
+	if err := json.Unmarshal(text, &in); err != nil {
+		return err
+	}
+	in.plainStep.Metrics = make(map[string]float64, len(in.Metrics))
+	for name, v := range in.Metrics {
+		in.plainStep.Metrics[name] = float64(v)
+	}
+	k.Step = (*Step)(in.plainStep)
+	return nil
 }
 
 func (s *Step) count(outcomes []algorithm.Outcome) {

@@ -190,9 +190,9 @@ func (j *Journal) adopt(ctx context.Context, key string) ([]string, error) {
 // page is how many rollouts Find looks at together.
 const page = 200
 
-// Find returns the rollouts that a run asked for in a step with the key of a
-// request, newest first. Somebody who was killed before it noted what it had
-// asked for finds it here; it is among the newest of the run.
+// Find returns the rollouts that a run asked for last, when it did so in this
+// step with this key, newest first. Somebody who was killed before it noted what
+// it had asked for finds it here.
 func Find(ctx context.Context, s store.RolloutStore, run agl.Run, step int, key string) ([]agl.AttemptedRollout, error) {
 	var found []agl.AttemptedRollout
 	for offset := 0; ; offset += page {
@@ -204,11 +204,17 @@ func Find(ctx context.Context, s store.RolloutStore, run agl.Run, step int, key 
 		}
 		for _, r := range got.Items {
 			var m metadata
-			if json.Unmarshal(r.Metadata, &m) == nil && m.RunID == run.RunID && m.Step == step && m.Request == key {
+			switch {
+			case r.StartTime < run.StartTime:
+				return found, nil
+			case json.Unmarshal(r.Metadata, &m) != nil || m.RunID != run.RunID:
+			case m.Step != step || m.Request != key:
+				return found, nil // what was asked for before
+			default:
 				found = append(found, r)
 			}
 		}
-		if len(got.Items) < page || got.Items[len(got.Items)-1].StartTime < run.StartTime {
+		if len(got.Items) < page {
 			return found, nil
 		}
 	}
