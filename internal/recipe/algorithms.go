@@ -26,15 +26,16 @@ import (
 // gradients is one.
 func algorithms() []AlgorithmKind {
 	out := []AlgorithmKind{
-		{baselineName, baselineName, true, false, func() AlgorithmSettings { return &baselineSettings{Epochs: 1} }},
-		{gepa.Name, gepa.Name, true, false, func() AlgorithmSettings { return newGEPA() }},
-		{apo.Name, apo.Name, true, false, func() AlgorithmSettings { return newAPO() }},
-		{"sft", sft.Name, false, true, func() AlgorithmSettings { return &sftSettings{imitation: newImitation()} }},
-		{"dpo", sft.NamePreference, false, true, func() AlgorithmSettings { return &dpoSettings{imitation: newImitation(), Beta: 0.1} }},
+		{baselineName, baselineName, true, false, false, func() AlgorithmSettings { return &baselineSettings{Epochs: 1} }},
+		{gepa.Name, gepa.Name, true, false, false, func() AlgorithmSettings { return newGEPA() }},
+		{apo.Name, apo.Name, true, false, false, func() AlgorithmSettings { return newAPO() }},
+		{"sft", sft.Name, false, true, false, func() AlgorithmSettings { return &sftSettings{imitation: newImitation()} }},
+		{"dpo", sft.NamePreference, false, true, false, func() AlgorithmSettings { return &dpoSettings{imitation: newImitation(), Beta: 0.1} }},
 	}
 	for _, preset := range pg.Presets() {
-		out = append(out, AlgorithmKind{preset, pg.Name, true, true, func() AlgorithmSettings { return newPG(preset) }})
+		out = append(out, AlgorithmKind{preset, pg.Name, true, true, false, func() AlgorithmSettings { return newPG(preset) }})
 	}
+	out = append(out, AlgorithmKind{"follow", pg.Name, false, true, true, func() AlgorithmSettings { return newFollow() }})
 	return out
 }
 
@@ -129,8 +130,32 @@ func newPG(preset string) *pgSettings {
 	}
 }
 
+// followSettings are those of policy gradients on what agents in use report.
+type followSettings struct {
+	pgSettings
+	pg.Follow
+	PublishEvery int // in steps
+}
+
+// newFollow begins with REINFORCE++, which compares a rollout with all others:
+// agents in use seldom get a task twice.
+func newFollow() *followSettings {
+	s := &followSettings{pgSettings: *newPG(pg.ReinforcePP), Follow: pg.Follow{Rollouts: 64, Window: 24 * time.Hour}, PublishEvery: 1}
+	s.Tasks, s.GroupSize, s.Stall = 0, 0, 0
+	return s
+}
+
 // Build implements [AlgorithmSettings].
-func (s *pgSettings) Build(p Parts) (Built, error) {
+func (s *followSettings) Build(p Parts) (Built, error) {
+	return s.build(p, func(c *pg.Config) {
+		c.Follow, c.PublishEvery, c.Rollout = &s.Follow, s.PublishEvery, agl.RolloutConfig{}
+	})
+}
+
+// Build implements [AlgorithmSettings].
+func (s *pgSettings) Build(p Parts) (Built, error) { return s.build(p, func(*pg.Config) {}) }
+
+func (s *pgSettings) build(p Parts, change func(*pg.Config)) (Built, error) {
 	m := pg.Method{
 		Advantages: s.Advantages, Critic: s.Critic, Correction: s.Correction, RewardKL: s.RewardKL, Loss: s.Loss,
 		Overlong: s.Overlong, Refill: s.Refill, Resample: s.Resample,
@@ -148,7 +173,7 @@ func (s *pgSettings) Build(p Parts) (Built, error) {
 	}
 	failed := 0
 	var best *float64
-	a, err := pg.New(pg.Config{
+	c := pg.Config{
 		Learner: p.Policy.Learner, Method: m, Reference: reference,
 		Steps: s.Steps, Tasks: s.Tasks, GroupSize: s.GroupSize, LearningRate: s.LearningRate.schedule(),
 		Epochs: s.Epochs, Minibatch: s.Minibatch, WholeMinibatches: s.WholeMinibatches, MaxGradNorm: s.MaxGradNorm,
@@ -162,7 +187,9 @@ func (s *pgSettings) Build(p Parts) (Built, error) {
 			}
 			p.Report(Progress{step.Number, step.Of, stepText(step, best, failed)})
 		},
-	})
+	}
+	change(&c)
+	a, err := pg.New(c)
 	if err != nil {
 		return Built{}, err
 	}

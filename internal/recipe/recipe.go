@@ -289,8 +289,9 @@ func (r *Recipe) check() error {
 	if _, err := r.Rollout.config(); err != nil {
 		fail("rollout", "%w", err)
 	}
-	tasks, weights := false, false
+	tasks, weights, serves := false, false, false
 	for _, p := range r.stages {
+		serves = serves || p.kind.Serves
 		tasks = tasks || p.kind.Tasks
 		weights = weights || p.kind.Weights
 	}
@@ -308,6 +309,9 @@ func (r *Recipe) check() error {
 	}
 	if tasks {
 		errs = append(errs, r.checkAgent(fail)...)
+	}
+	if serves && r.Server == "" && r.Port == 0 {
+		fail("port", "must be set, so that agents elsewhere know where to report")
 	}
 	seen := map[string]bool{}
 	for i, p := range r.stages {
@@ -402,6 +406,11 @@ func (r *Recipe) WeightsOnly() (name string, found bool) {
 		}
 	}
 	return "", false
+}
+
+// serves reports whether a stage learns from agents of others.
+func (r *Recipe) serves() bool {
+	return slices.ContainsFunc(r.stages, func(p part) bool { return p.kind.Serves })
 }
 
 // Tasks reads the tasks of a stage.

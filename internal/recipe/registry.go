@@ -44,6 +44,9 @@ type AlgorithmKind struct {
 	// Tasks: it runs the agent on tasks. Weights: it changes the weights of a
 	// learner. One that does not, but runs an agent, improves prompts or nothing.
 	Tasks, Weights bool
+	// Serves: it runs no agent but learns from those of others, who are given its
+	// model.
+	Serves bool
 	// New returns settings with their defaults, which the file is decoded into.
 	New func() AlgorithmSettings
 }

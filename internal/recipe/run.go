@@ -189,7 +189,7 @@ func (s *session) open(ctx context.Context) (_ func() error, err error) {
 	if p := s.policy; p != nil {
 		release = append(release, p.Close, p.Done)
 	}
-	if s.Recipe.agent == nil {
+	if s.Recipe.agent == nil && !s.serves() {
 		return done, nil
 	}
 	if p := s.policy; p != nil && s.site.Store != nil {
@@ -199,11 +199,13 @@ func (s *session) open(ctx context.Context) (_ func() error, err error) {
 			return s.site.Store.DeleteModels(ctx, p.Model.Name, p.Model.Endpoint)
 		})
 	}
-	var closeAgent func() error
-	if s.agent, closeAgent, err = s.Recipe.agent.Open(s.site.URL, s.Path); err != nil {
-		return nil, err
+	if s.Recipe.agent != nil {
+		var closeAgent func() error
+		if s.agent, closeAgent, err = s.Recipe.agent.Open(s.site.URL, s.Path); err != nil {
+			return nil, err
+		}
+		release = append(release, closeAgent)
 	}
-	release = append(release, closeAgent)
 	if s.agent != nil && s.site.Own {
 		s.agent = here{s.agent, s.site.URL + "/v1"}
 	}
@@ -216,7 +218,7 @@ func (s *session) open(ctx context.Context) (_ func() error, err error) {
 // offer makes the model known to the proxy, in place of what an earlier process
 // offered under the same name.
 func (s *session) offer(ctx context.Context) error {
-	if s.policy == nil || s.Recipe.agent == nil || s.site.Store == nil {
+	if s.policy == nil || s.Recipe.agent == nil && !s.serves() || s.site.Store == nil {
 		return nil
 	}
 	if err := s.site.Store.ReplaceModels(ctx, []agl.Model{s.policy.Model}); err != nil {
