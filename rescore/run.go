@@ -135,6 +135,7 @@ type ref struct {
 	rollout, attempt string
 	group            string // of scorers that compare
 	scored           bool
+	order            int
 }
 
 // choose lists what was asked for.
@@ -152,7 +153,7 @@ func (w *work) choose(ctx context.Context) error {
 			// A span is a sign of life and would bring it back.
 			w.summary.Skipped["its attempt has not ended"]++
 		default:
-			one := ref{rollout: r.RolloutID, attempt: r.Attempt.AttemptID}
+			one := ref{rollout: r.RolloutID, attempt: r.Attempt.AttemptID, order: len(w.refs)}
 			if w.grouped {
 				one.group = algorithm.GroupOf(&r.Rollout)
 			}
@@ -270,7 +271,7 @@ func (w *work) unit(ctx context.Context, refs []*ref) error {
 	if err := ctx.Err(); err != nil && !slices.ContainsFunc(scores, func(s Score) bool { return s.Err == nil }) {
 		return err // it was told to stop; that is no failure
 	}
-	return w.keep(ctx, attempts, places, scores)
+	return w.keep(ctx, refs, attempts, places, scores)
 }
 
 // keepLimit bounds how long storing what was scored may take when the work is
@@ -278,7 +279,7 @@ func (w *work) unit(ctx context.Context, refs []*ref) error {
 const keepLimit = 10 * time.Second
 
 // keep stores the scores of a unit, all or none.
-func (w *work) keep(ctx context.Context, attempts []Attempt, places []place, scores []Score) error {
+func (w *work) keep(ctx context.Context, refs []*ref, attempts []Attempt, places []place, scores []Score) error {
 	var spans []agl.Span
 	var bad []error
 	for i := range scores {
@@ -318,7 +319,7 @@ func (w *work) keep(ctx context.Context, attempts []Attempt, places []place, sco
 		for i := range scores {
 			w.summary.Scored++
 			w.progress.Scored++
-			w.pairs = append(w.pairs, pair{attempts[i].Reward, scores[i].Rewards[0].Value})
+			w.pairs = append(w.pairs, pair{refs[i].order, attempts[i].Reward, scores[i].Rewards[0].Value})
 		}
 	}, len(attempts))
 	return err

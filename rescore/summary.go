@@ -1,6 +1,9 @@
 package rescore
 
-import "math"
+import (
+	"math"
+	"slices"
+)
 
 // Summary is what became of the chosen rollouts.
 type Summary struct {
@@ -31,12 +34,15 @@ type Summary struct {
 
 // pair is an old reward and a new one; old is nil where there is none.
 type pair struct {
-	old *float64
-	new float64
+	order int // of the rollout among those that were chosen
+	old   *float64
+	new   float64
 }
 
-// compare fills in the figures about rewards.
+// compare fills in the figures about rewards. Pairs came in the order in which
+// they were ready; sums must not depend on it.
 func (s *Summary) compare(pairs []pair) {
+	slices.SortFunc(pairs, func(a, b pair) int { return a.order - b.order })
 	var olds, news []float64
 	sum := 0.0
 	for _, p := range pairs {

@@ -9,6 +9,10 @@
 #
 #   AGL_TEST_PYTHON_1_0=$(bash test/interop/setup.sh release1/requirements.txt) go test ./test/interop
 #
+# and so do those of exported runs, which are read by TensorBoard and MLflow:
+#
+#   AGL_TEST_PYTHON_TRACKING=$(bash test/interop/setup.sh tracking/requirements.txt) go test ./test/interop
+#
 # AGL_INTEROP_CACHE names the folder that keeps it, by default
 # ${XDG_CACHE_HOME:-~/.cache}/agl-interop. PYTHON names the interpreter to make
 # it with, by default python3; it must be 3.11 to 3.13. Everything but the last
