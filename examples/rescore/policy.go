@@ -24,8 +24,14 @@ type task struct {
 
 func tasks() []task {
 	return []task{
-		{"france", "paris"}, {"italy", "rome"}, {"spain", "madrid"}, {"japan", "tokyo"},
-		{"kenya", "nairobi"}, {"peru", "lima"}, {"norway", "oslo"}, {"egypt", "cairo"},
+		{"france", "paris"},
+		{"italy", "rome"},
+		{"spain", "madrid"},
+		{"japan", "tokyo"},
+		{"kenya", "nairobi"},
+		{"peru", "lima"},
+		{"norway", "oslo"},
+		{"egypt", "cairo"},
 	}
 }
 

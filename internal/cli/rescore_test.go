@@ -1,6 +1,7 @@
 package cli_test
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -204,4 +205,61 @@ func scoredIn(t *testing.T, w *world, set string) int {
 		}
 	}
 	return n
+}
+
+// agl train learns from stored rollouts with a reward set, and runs no agent.
+func TestTrainFromStoredRollouts(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	db := "sqlite:" + filepath.Join(dir, "agl.db")
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	var out, errs syncBuffer
+	done := startCommand(ctx, []string{"serve", "--port", "0", "--db", db}, &out, &errs)
+	w := &world{url: awaitURL(t, done, &out, &errs)}
+	w.client = connect(t, w.url)
+	for i := range 8 {
+		w.rollout(t.Context(), t, store.EnqueueRequest{Input: []byte(`"6*7"`), Mode: agl.ModeTrain, Metadata: fmt.Appendf(nil, `{"odd":%d}`, i%2)},
+			agl.AttemptSucceeded, modelCall(1, []int64{1, 2}, []int64{3 + int64(i%2)}), rewarded(2, 1))
+	}
+	stop()
+	if status := <-done; status != 0 {
+		t.Fatalf("serve ended with %d: %s", status, errs.String())
+	}
+	ok := func(args ...string) string {
+		t.Helper()
+		status, stdout, stderr := run(t, args...)
+		if status != 0 {
+			t.Fatalf("agl %v = %d: %s%s", args, status, stdout, stderr)
+		}
+		return stdout
+	}
+	ok("rescore", "--db", db, "--set", "odd", "--expr", "metadata.odd")
+	recipe := filepath.Join(dir, "recipe.yaml")
+	if err := os.WriteFile(recipe, []byte(`seed: 3
+db: sqlite:agl.db
+learner: {use: native, dim: 32, layers: 1, heads: 2, context: 32}
+algorithm: {use: offline, reward_set: odd, steps: 3, learning_rate: 0.01}
+`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ok("train", recipe)
+	var r struct {
+		Status  string            `json:"status"`
+		Config  json.RawMessage   `json:"config"`
+		Metrics []agl.StepMetrics `json:"metrics"`
+	}
+	list := ok("runs", "ls", "--db", db)
+	if err := json.Unmarshal([]byte(ok("runs", "show", ids(list)[0], "--db", db, "--json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	last := r.Metrics[len(r.Metrics)-1]
+	if r.Status != "succeeded" || last.Step != 3 || last.Values["training/reward"] != 0.5 || last.Values["training/n_sample"] != 8 || !strings.Contains(string(r.Config), `"reward_set":"odd"`) {
+		t.Errorf("run %s, metrics %v, configuration %s", r.Status, last, r.Config)
+	}
+	for change, want := range map[string]string{"algorithm.method=grop": "method", "algorithm.mode=trian": "mode", "algorithm.reward_set=a b": "RewardSet", "algorithm.group_size=4": "group_size"} {
+		if status, _, stderr := run(t, "train", recipe, change); status == 0 || !strings.Contains(stderr, want) {
+			t.Errorf("train with %s = %d, %s", change, status, stderr)
+		}
+	}
 }

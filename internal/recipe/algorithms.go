@@ -32,6 +32,7 @@ func algorithms() []AlgorithmKind {
 		{"sft", sft.Name, false, true, false, func() AlgorithmSettings { return &sftSettings{imitation: newImitation()} }},
 		{"dpo", sft.NamePreference, false, true, false, func() AlgorithmSettings { return &dpoSettings{imitation: newImitation(), Beta: 0.1} }},
 	}
+	out = append(out, AlgorithmKind{offlineName, pg.Name, false, true, func() AlgorithmSettings { return newOffline() }})
 	for _, preset := range pg.Presets() {
 		out = append(out, AlgorithmKind{preset, pg.Name, true, true, false, func() AlgorithmSettings { return newPG(preset) }})
 	}
