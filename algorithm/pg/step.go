@@ -197,6 +197,8 @@ func (t *training) learn(ctx context.Context, s *Step, g gathered) error {
 	}
 	s.Tokens = b.counts.tokens
 	b.counts.add(s.Metrics)
+	b.describe(rows, s.Metrics)
+	s.Metrics["lr"] = t.options(s.Number).LearningRate
 	s.Metrics["rewards_not_finite"] = float64(stats.NonFinite)
 	s.Metrics["groups"] = float64(stats.Groups)
 	s.Metrics["groups_constant"] = float64(stats.GroupsConstant)

@@ -104,6 +104,10 @@ func TestLearnsFromStoredRolloutsAlone(t *testing.T) {
 		if p := right(policy.arms); learns != (p > 0.8) || !learns != (p < 0.2) {
 			t.Errorf("set %q: probability of the right token = %.3f, it began at 0.5", set, p)
 		}
+		if m := last.Metrics; m["training/n_rollouts_w_reward"] != 32 || m["training/n_rollouts_w_trace"] != 32 || m["critic/score/max"] != 1 || m["critic/score/min"] != 0 ||
+			m["response_length/mean"] != 1 || m["prompt_length/max"] != 1 || !(m["critic/advantages/max"] > 0) || !(m["critic/advantages/min"] < 0) || m["lr"] <= 0 {
+			t.Errorf("metrics %v", m)
+		}
 		// 40 steps of 4 groups go over the 24 groups almost seven times.
 		if epoch := last.Metrics["epoch"]; math.Abs(epoch-160.0/24) > 1e-9 {
 			t.Errorf("epoch = %v", epoch)

@@ -39,6 +39,7 @@ func (t *training) validate(ctx context.Context, s *Step) error {
 	s.count(outcomes)
 	accuracy, rewarded := algorithm.MeanReward(outcomes)
 	s.Metrics["validation_failed"] = float64(len(outcomes) - rewarded)
+	describeValidation(outcomes, s.Metrics)
 	if rewarded == 0 {
 		return fmt.Errorf("validation: %w: %s", ErrNoRewards, s.LastFailure)
 	}
