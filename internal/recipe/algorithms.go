@@ -31,8 +31,8 @@ func algorithms() []AlgorithmKind {
 		{apo.Name, apo.Name, true, false, false, func() AlgorithmSettings { return newAPO() }},
 		{"sft", sft.Name, false, true, false, func() AlgorithmSettings { return &sftSettings{imitation: newImitation()} }},
 		{"dpo", sft.NamePreference, false, true, false, func() AlgorithmSettings { return &dpoSettings{imitation: newImitation(), Beta: 0.1} }},
+		{offlineName, pg.Name, false, true, false, func() AlgorithmSettings { return newOffline() }},
 	}
-	out = append(out, AlgorithmKind{offlineName, pg.Name, false, true, func() AlgorithmSettings { return newOffline() }})
 	for _, preset := range pg.Presets() {
 		out = append(out, AlgorithmKind{preset, pg.Name, true, true, false, func() AlgorithmSettings { return newPG(preset) }})
 	}
