@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -36,13 +37,16 @@ type solver struct {
 	http  *http.Client
 	// retries is how often the client repeats a call that failed.
 	retries int
+	// proxy is where the models are when the server is in this process; resources
+	// that an earlier one published may name another port. Empty leaves them.
+	proxy string
 }
 
 // agent wraps the solver for the runner: the task is a problem, the reward 1 for
 // the right number and 0 for everything else.
 func (s *solver) agent() agent.Agent {
 	return agent.New(func(ctx context.Context, p problem.Problem, c *agent.Call) (float64, error) {
-		llm, err := c.LLM("")
+		llm, err := s.here(c).LLM("")
 		if err != nil {
 			return 0, err
 		}
@@ -56,6 +60,22 @@ func (s *solver) agent() agent.Agent {
 		}
 		return p.Score(talk.Answer), nil
 	}, agent.NeedLLM(""))
+}
+
+// here is a call with its models behind the proxy of this process.
+func (s *solver) here(c *agent.Call) *agent.Call {
+	if s.proxy == "" {
+		return c
+	}
+	call := *c
+	call.Resources = slices.Clone(c.Resources)
+	for i, r := range call.Resources {
+		if p, ok := r.Resource.(agl.ProxyLLM); ok {
+			p.Endpoint = s.proxy
+			call.Resources[i].Resource = p
+		}
+	}
+	return &call
 }
 
 // seedOf reads the seed that the algorithm gave a rollout, 0 when it gave none.

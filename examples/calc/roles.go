@@ -118,8 +118,10 @@ func runAll(ctx context.Context, o options, how plan, stdout io.Writer, logger *
 	if err != nil {
 		return err
 	}
+	worker := newSolver(o, tools)
+	worker.proxy = s.url + "/v1"
 	err = trainer.Fit(ctx, trainer.Config{
-		Agent: newSolver(o, tools).agent(), Algorithm: e, Store: s.store,
+		Agent: worker.agent(), Algorithm: e, Store: s.store,
 		Concurrency: o.agents, Logger: logger,
 	}, train, val)
 	if err != nil {
