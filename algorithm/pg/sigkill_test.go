@@ -417,6 +417,9 @@ func TestSIGKILL(t *testing.T) {
 				}
 			}
 		}
+		if left, err := filepath.Glob(filepath.Join(s.folder, "*", ".*")); err != nil || len(left) != 0 {
+			t.Errorf("checkpoints that were being saved are left: %v, %v", left, err)
+		}
 		for _, n := range s.relay.lost {
 			lost += n
 		}

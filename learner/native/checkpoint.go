@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"slices"
 	"strconv"
+	"strings"
 )
 
 // The files of a checkpoint. The first holds the weights and, in its metadata,
@@ -66,7 +67,11 @@ func (m *Model) save(dir string) (err error) {
 	if err := os.MkdirAll(parent, 0o755); err != nil {
 		return err
 	}
-	tmp, err := os.MkdirTemp(parent, "."+filepath.Base(dir)+".tmp-")
+	prefix := "." + filepath.Base(dir) + ".tmp-"
+	if err := removeLeft(dir, parent, prefix); err != nil {
+		return err
+	}
+	tmp, err := os.MkdirTemp(parent, prefix)
 	if err != nil {
 		return err
 	}
@@ -94,6 +99,22 @@ func (m *Model) save(dir string) (err error) {
 		return err
 	}
 	return replaceDir(dir, tmp)
+}
+
+// removeLeft deletes what a process left that was killed while it saved the same
+// checkpoint, but not one that was moved aside and has nothing in its place.
+func removeLeft(dir, parent, prefix string) error {
+	entries, err := os.ReadDir(parent)
+	if err != nil {
+		return err
+	}
+	_, missing := os.Stat(dir)
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), prefix) && (missing == nil || !strings.HasSuffix(e.Name(), ".old")) {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(parent, e.Name())))
+		}
+	}
+	return err
 }
 
 // replaceDir gives tmp the name dir. What was there before is moved aside

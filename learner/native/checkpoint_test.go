@@ -71,6 +71,40 @@ func TestCheckpointRoundTrip(t *testing.T) {
 	}
 }
 
+// What a process left that was killed while it saved is cleared away by the next
+// one that saves the same checkpoint.
+func TestSaveClearsWhatWasLeft(t *testing.T) {
+	t.Parallel()
+	m := smallModel(t, Config{Dim: 16, Heads: 1, Hidden: 16, Context: 8, Seed: 1})
+	parent := t.TempDir()
+	for _, name := range []string{".step.tmp-1", ".step.tmp-2.old", ".other.tmp-3"} {
+		if err := os.Mkdir(filepath.Join(parent, name), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	left := func() []string {
+		t.Helper()
+		if err := m.Save(t.Context(), filepath.Join(parent, "step")); err != nil {
+			t.Fatal(err)
+		}
+		entries, err := os.ReadDir(parent)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var names []string
+		for _, e := range entries {
+			names = append(names, e.Name())
+		}
+		return names
+	}
+	if got := left(); !slices.Equal(got, []string{".other.tmp-3", ".step.tmp-2.old", "step"}) {
+		t.Errorf("after the first save there are %v, want what was moved aside kept", got)
+	}
+	if got := left(); !slices.Equal(got, []string{".other.tmp-3", "step"}) {
+		t.Errorf("after the second save there are %v", got)
+	}
+}
+
 func TestLoadNamesWhatDoesNotFit(t *testing.T) {
 	t.Parallel()
 	m := smallModel(t, Config{})
