@@ -83,10 +83,12 @@ func newSite(t *testing.T, c openaitest.Config) *site {
 	serving, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	served := make(chan error, 1)
 	go func() { served <- server.Run(serving) }()
+	kept := s.store
+	s.store = server.Store() // so that new models are called at once
 	transport, calls := &http.Transport{}, &http.Transport{}
 	t.Cleanup(func() {
 		stop()
-		if err := errors.Join(<-served, s.store.Close()); err != nil {
+		if err := errors.Join(<-served, kept.Close()); err != nil {
 			t.Error(err)
 		}
 		transport.CloseIdleConnections()
@@ -184,6 +186,15 @@ func TestFinetune(t *testing.T) {
 	if err != nil || len(models) != 1 || models[0].Name != "policy" || models[0].Target != jobs[1].Tuned || models[0].Version != 2 {
 		t.Errorf("models %+v, %v, want the last one alone", models, err)
 	}
+	// Each validation ran with the newest model, from its first call on.
+	for i, step := range steps {
+		want := map[bool]string{true: "small", false: step.Model}[i == 0]
+		for _, got := range s.validated(t, i) {
+			if got != want {
+				t.Errorf("validation %d called model %q, want %q", i, got, want)
+			}
+		}
+	}
 	latest, err := s.store.LatestResources(t.Context())
 	if err != nil || latest.Resources.Get("main_llm") == nil {
 		t.Errorf("resources %+v, %v", latest, err)
@@ -203,6 +214,36 @@ func TestFinetune(t *testing.T) {
 	if !found {
 		t.Errorf("metrics %v, want the service's train_loss", metrics[0].Values)
 	}
+}
+
+// validated returns the models that answered in the validation of an iteration.
+func (s *site) validated(t *testing.T, iteration int) []string {
+	t.Helper()
+	page, err := s.store.QueryRollouts(t.Context(), store.RolloutQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, r := range page.Items {
+		if string(r.MetadataValue("agl.step")) != fmt.Sprint(iteration) || r.Mode != agl.ModeVal {
+			continue
+		}
+		spans, err := s.store.QuerySpans(t.Context(), store.SpanQuery{RolloutID: r.RolloutID})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range spans.Items {
+			for _, a := range spans.Items[i].Attributes {
+				if a.Key == "gen_ai.response.model" {
+					out = append(out, fmt.Sprint(a.Value))
+				}
+			}
+		}
+	}
+	if len(out) != 10 {
+		t.Errorf("%d calls in validation %d, want 10", len(out), iteration)
+	}
+	return out
 }
 
 // stopping ends the context at its n-th call, before the call or after it.

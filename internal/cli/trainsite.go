@@ -100,7 +100,7 @@ func (o *trainOptions) serveHere(ctx context.Context, r *recipe.Recipe, loggers 
 		return <-served
 	})
 	return &recipe.Site{
-		Store: kept, URL: server.URL(), Own: true, Models: modelNames(models), Environ: os.LookupEnv,
+		Store: server.Store(), URL: server.URL(), Own: true, Models: modelNames(models), Environ: os.LookupEnv,
 		Worker: "Worker", Logger: loggers.Logger("train"),
 	}, done, nil
 }

@@ -224,6 +224,11 @@ func (s *Server) assemble(ctx context.Context) (err error) {
 // URL is the root address for clients on this machine.
 func (s *Server) URL() string { return s.at("127.0.0.1") }
 
+// Store is [Config.Store] as callers of the store protocol have it: the proxy
+// knows of models that are registered there before the call returns. Work in the
+// same process should use it. It is not for closing.
+func (s *Server) Store() store.Store { return s.routed.store }
+
 // PublicURL is the root address for agents.
 func (s *Server) PublicURL() string { return s.config.PublicURL }
 

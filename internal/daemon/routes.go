@@ -27,6 +27,7 @@ import (
 type routed struct {
 	handler http.Handler
 	traces  *otlp.Receiver
+	store   store.Store  // as callers of the protocol have it
 	release func() error // ends what the handler holds, once it is no longer used
 	// arriving counts the requests whose body has not arrived to its end.
 	arriving *atomic.Int64
@@ -97,6 +98,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 		arriving: arriving,
 		handler:  observe(outer, c.Metrics, namer(), c.pace, c.Log("http")),
 		traces:   otlp.NewReceiver(kept, exports),
+		store:    shared,
 		release:  proxy.Close,
 	}, nil
 }

@@ -130,7 +130,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 			return err
 		}
 		if err := pause(ctx, wait); err != nil {
-			return nil //nolint:nilerr // it was asked to stop
+			return nil // it was asked to stop
 		}
 		wait = min(2*wait, time.Minute)
 	}
