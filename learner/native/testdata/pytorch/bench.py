@@ -2,7 +2,9 @@
 BenchmarkSample measure them in Go.
 
     apt-get install python3-torch libopenblas0-pthread
-    /usr/bin/python3 bench.py
+    /usr/bin/python3 bench.py [--seconds 4] [--threads 2]
+
+bench/pytorch.py at the root runs both and compares them.
 
 Training: 64 rows of 40 to 60 tokens a step, of which the last 14 are targets,
 padded to the longest as is usual. Sampling: prompts of 30 tokens, completions of
@@ -11,7 +13,9 @@ of wall time and of processor time; the latter does not depend on what else the
 machine is doing.
 """
 
+import argparse
 import math
+import os
 import resource
 import time
 
@@ -89,7 +93,13 @@ def sample(w, batch, prompt=30, new=24):
 
 
 def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--seconds", type=float, default=4.0)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    args = parser.parse_args()
+    seconds = args.seconds
     torch.manual_seed(1)
+    torch.set_num_threads(args.threads)
     print("torch", torch.__version__, "threads", torch.get_num_threads())
     a, b = torch.randn(512, 512), torch.randn(512, 512)
 
@@ -98,10 +108,10 @@ def main():
         return 2 * 512**3 // 1000
 
     measure("512x512x512 product, kFLOP as tokens", product, 1.0)
-    measure("train", training(weights()))
+    measure("train", training(weights()), seconds)
     for batch in (64, 128):
         w = weights()
-        measure(f"sample, {batch} in flight", lambda: sample(w, batch))
+        measure(f"sample, {batch} in flight", lambda: sample(w, batch), seconds)
 
 
 if __name__ == "__main__":
