@@ -38,7 +38,7 @@ func newVLLM() *cobra.Command {
 			"The engine is started with the arguments and awaited. It must answer one call with token ids, or it is refused: without them nothing can be " +
 			"trained. It is registered with the server under --name, so that agents reach it through the model proxy, and withdrawn when it stops. When it " +
 			"crashes it is started again.\n\n" +
-			"With --follow the models of a trainer (the folder of 'use: command' in a recipe) are served as they are made: whole models by a restart, " +
+			"With --follow the models of a trainer (the folder of a learner of package learner/command) are served as they are made: whole models by a restart, " +
 			"adapters by vLLM's /v1/load_lora_adapter.\n\n" +
 			"The model is what follows serve, --model or --model-path, or where {model} is; the port what follows --port, or where {port} is, otherwise a free " +
 			"one is added as --port.",
