@@ -47,8 +47,32 @@ func EncodeSpan(s *agl.Span) EncodedSpan {
 		RolloutID: s.RolloutID, AttemptID: s.AttemptID, SpanID: s.SpanID,
 		TraceID: s.TraceID, Name: s.Name, SequenceID: s.SequenceID,
 		ParentID: s.ParentID, StartTime: known(s.StartTime), EndTime: known(s.EndTime),
-		JSON: appendSpan(nil, s),
+		JSON: appendSpan(make([]byte, 0, roughSize(s)), s),
 	}
+}
+
+// roughSize is about how long the JSON of a span becomes. A model call leaves
+// some ten kilobytes, which would grow, and be copied, again and again.
+func roughSize(s *agl.Span) int {
+	const fixed, value = 640, 16
+	n := fixed
+	for i := range s.Attributes {
+		a := &s.Attributes[i]
+		n += len(a.Key) + value
+		switch v := a.Value.(type) {
+		case string:
+			n += len(v) + len(v)/4 // quotes and line breaks take two bytes
+		case []int64:
+			n += len(v) * len("123456,")
+		case []float64:
+			n += len(v) * len("-0.12345678901234567,")
+		case []string:
+			for _, text := range v {
+				n += len(text) + len(text)/4 + len(`"",`)
+			}
+		}
+	}
+	return n
 }
 
 // known drops a time that is no number, as its JSON does.

@@ -119,14 +119,17 @@ func (s *Store) NextSequenceIDs(ctx context.Context, attempts []store.Attempted)
 	if err != nil {
 		return nil, err
 	}
-	count := map[string]int{}
-	for _, a := range attempts {
-		count[a.RolloutID]++
-	}
 	if err := s.enter(ctx); err != nil {
 		return nil, err
 	}
 	defer s.life.RUnlock()
+	if len(attempts) == 1 && key == nil {
+		return s.nextOne(ctx, attempts[0].RolloutID)
+	}
+	count := map[string]int{}
+	for _, a := range attempts {
+		count[a.RolloutID]++
+	}
 	counters, err := s.counters(ctx, slices.Collect(maps.Keys(count)))
 	if err != nil {
 		return nil, err
@@ -146,6 +149,25 @@ func (s *Store) NextSequenceIDs(ctx context.Context, attempts []store.Attempted)
 	out := stands.issue(attempts)
 	stands.settle(counters)
 	return out, nil
+}
+
+// nextOne issues one number, as nearly all calls ask for. The caller has entered.
+func (s *Store) nextOne(ctx context.Context, rolloutID string) ([]int64, error) {
+	counters, err := s.counters(ctx, []string{rolloutID})
+	if err != nil {
+		return nil, err
+	}
+	defer s.sequences.unpin(counters)
+	c := counters[0]
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if s.sequences.block == 0 || c.reserved <= c.last {
+		if err := s.reserve(ctx, counters, map[string]int{rolloutID: 1}); err != nil {
+			return nil, err
+		}
+	}
+	c.last++
+	return []int64{c.last}, nil
 }
 
 // nextKeyed issues numbers and remembers them in one transaction. The caller has
