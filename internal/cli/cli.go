@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync"
 	"syscall"
 
 	"github.com/spf13/cobra"
@@ -30,10 +31,22 @@ func (e usageError) Unwrap() error { return e.error }
 
 // Main runs the command line of this process and returns its exit status.
 func Main() int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	// The first signal asks to stop, the second one does not ask.
-	context.AfterFunc(ctx, stop)
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		select {
+		case <-signals:
+		case <-ctx.Done():
+		}
+		// The first signal asks to stop, the second one does not ask; it may come as
+		// soon as anybody knows of the first.
+		signal.Stop(signals)
+		cancel()
+	})
+	defer listening.Wait()
+	defer cancel()
 	return Run(ctx, os.Args[1:], os.Stdout, os.Stderr)
 }
 

@@ -25,8 +25,8 @@ func TestMain(m *testing.M) {
 		os.Args = append([]string{"agl"}, args...)
 		os.Exit(cli.Main())
 	}
-	if os.Getenv(roleVariable) == "agent" {
-		if err := wordAgent(); err != nil {
+	if role := os.Getenv(roleVariable); role != "" {
+		if err := wordAgent(role); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(3)
 		}

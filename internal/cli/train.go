@@ -49,8 +49,8 @@ func newTrain() *cobra.Command {
 
 func newOptimize() *cobra.Command {
 	cmd, _ := newRecipeCommand(func(r *recipe.Recipe) error {
-		if name, found := r.WeightsOnly(); found {
-			return usageError{fmt.Errorf("%s changes weights; use 'agl train'", name)}
+		if name, found := r.NoPrompts(); found {
+			return usageError{fmt.Errorf("%s improves no prompt; use 'agl train'", name)}
 		}
 		return nil
 	})
@@ -212,7 +212,8 @@ func (o *trainOptions) train(cmd *cobra.Command, r *recipe.Recipe, args []string
 	}
 	again := resumeCommand(cmd, args, runID)
 	site.OnStage, site.OnProgress, site.OnWait, site.OnStall = show.stage, show.progress, show.wait, show.stall
-	show.line("run %s, server and dashboard on %s, data in %s", runID, site.URL, where(r))
+	site.Worker = worker(site, runID)
+	show.line("run %s, %s", runID, where(r, site))
 	stopping := context.AfterFunc(ctx, func() {
 		show.line("stopping; what is done is kept. Press Ctrl-C again to stop at once.")
 	})
@@ -228,29 +229,19 @@ func (o *trainOptions) train(cmd *cobra.Command, r *recipe.Recipe, args []string
 	return err
 }
 
-func where(r *recipe.Recipe) string {
-	if r.Server != "" {
-		return "that server"
+func where(r *recipe.Recipe, site *recipe.Site) string {
+	if !site.Own {
+		return "on the server " + site.URL
 	}
 	db, _ := r.DBPath()
-	return db
+	return fmt.Sprintf("server and dashboard on %s, data in %s", site.URL, db)
 }
 
 func summarize(ctx context.Context, w io.Writer, s store.Store, outcomes []recipe.Outcome) error {
 	for _, o := range outcomes {
-		run, err := s.Run(ctx, o.RunID)
-		if err != nil {
-			return err
-		}
-		if run.Status == agl.RunRunning && run.Config != nil && !o.Done && len(outcomes) > 1 {
-			steps, err := s.StepMetrics(ctx, o.RunID, -1)
-			if err != nil {
-				return err
-			}
-			if len(steps) == 0 { // a stage that was not reached
-				fmt.Fprintf(w, "stage %s was not reached\n", o.Name)
-				continue
-			}
+		if o.RunID == "" {
+			fmt.Fprintf(w, "stage %s was not reached\n", o.Name)
+			continue
 		}
 		summary, err := recipe.Summarize(ctx, s, o)
 		if err != nil {
@@ -286,8 +277,8 @@ func (o *trainOptions) begin(ctx context.Context, cmd *cobra.Command, r *recipe.
 	if err != nil {
 		return "", fmt.Errorf("--resume: %w", err)
 	}
-	if site.Own && !r.Remote() {
-		n, err := recipe.TakeUp(ctx, site.Store, outcomes)
+	if !r.Remote() {
+		n, err := recipe.TakeUp(ctx, site.Store, outcomes, worker(site, run.RunID))
 		if err != nil {
 			return "", err
 		}
@@ -296,6 +287,15 @@ func (o *trainOptions) begin(ctx context.Context, cmd *cobra.Command, r *recipe.
 		}
 	}
 	return run.RunID, nil
+}
+
+// worker is what the runners of a run are called; empty where all are of this
+// process.
+func worker(site *recipe.Site, runID string) string {
+	if site.Own {
+		return ""
+	}
+	return recipe.WorkerName(runID)
 }
 
 // clear sees to what interrupted runs left in a database of this process: the

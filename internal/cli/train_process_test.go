@@ -19,7 +19,9 @@ import (
 
 // wordAgent is an agent as people write one: it asks its model with its prompt
 // and is rewarded when the model says that the prompt has the word of the task.
-func wordAgent() error {
+// In the role letters the model is one in training, and half of the reward is for
+// an answer that is a letter of the first half, half for the prompt.
+func wordAgent(role string) error {
 	var task struct {
 		Word string `json:"word"`
 		Fail bool   `json:"fail"`
@@ -30,9 +32,15 @@ func wordAgent() error {
 	if task.Fail {
 		return fmt.Errorf("there is no tool named %q", task.Word)
 	}
-	body, err := json.Marshal(map[string]any{"model": os.Getenv("AGL_MODEL"), "messages": []map[string]string{
-		{"role": "system", "content": os.Getenv("AGL_PROMPT")}, {"role": "user", "content": "word " + task.Word},
-	}})
+	prompt := os.Getenv("AGL_PROMPT")
+	req := map[string]any{"model": os.Getenv("AGL_MODEL"), "messages": []map[string]string{
+		{"role": "system", "content": prompt}, {"role": "user", "content": "word " + task.Word},
+	}}
+	if role == "letters" {
+		req["messages"] = []map[string]string{{"role": "user", "content": task.Word}}
+		req["max_tokens"] = 1
+	}
+	body, err := json.Marshal(req)
 	if err != nil {
 		return err
 	}
@@ -50,11 +58,20 @@ func wordAgent() error {
 	if res.StatusCode != http.StatusOK || len(answer.Choices) != 1 {
 		return fmt.Errorf("the model answered %d with %d choices", res.StatusCode, len(answer.Choices))
 	}
-	if answer.Choices[0].Message.Content == "yes" {
-		fmt.Println(1)
-		return nil
+	said := answer.Choices[0].Message.Content
+	reward := 0.0
+	switch {
+	case role != "letters" && said == "yes":
+		reward = 1
+	case role == "letters" && policyAnswer(prompt, "word "+task.Word) == "yes":
+		reward = 0.5
+	default:
+		fmt.Printf("the prompt lacks <%s>\n", task.Word)
 	}
-	fmt.Printf("the prompt lacks <%s>\n0\n", task.Word)
+	if role == "letters" && len(said) > 0 && said[0] < 128 {
+		reward += 0.5
+	}
+	fmt.Println(reward)
 	return nil
 }
 
@@ -141,7 +158,11 @@ func writerAnswer(request string) string {
 	h := fnv.New32a()
 	_, _ = io.WriteString(h, request)
 	luck := h.Sum32()
-	words := strings.Fields(between.FindStringSubmatch(request)[1])
+	prompt := between.FindStringSubmatch(request)
+	if prompt == nil { // not asked by gepa
+		return "Say yes to these words one"
+	}
+	words := strings.Fields(prompt[1])
 	var missing []string
 	for _, found := range lacking.FindAllStringSubmatch(request, -1) {
 		if !slices.Contains(missing, found[1]) {
@@ -151,7 +172,7 @@ func writerAnswer(request string) string {
 	if luck%7 == 0 {
 		return "I would rather not."
 	}
-	if luck%3 == 0 && len(words) > 4 {
+	if luck%3 == 0 && len(words) > 4 && !strings.Contains(words[3], "{") {
 		words = slices.Delete(words, 3, 4)
 	}
 	if len(missing) > 0 {

@@ -37,13 +37,9 @@ func (o *trainOptions) reach(ctx context.Context, r *recipe.Recipe, loggers *log
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("server %s: %w", r.Server, err), client.Close())
 	}
-	host, err := os.Hostname()
-	if err != nil {
-		host = "runner"
-	}
 	return &recipe.Site{
 		Store: client, URL: r.Server, Token: o.token, Models: modelNames(models), Environ: os.LookupEnv,
-		Worker: fmt.Sprintf("%s-%d", host, os.Getpid()), Logger: loggers.Logger("train"),
+		Logger: loggers.Logger("train"),
 	}, client.Close, nil
 }
 
@@ -101,6 +97,6 @@ func (o *trainOptions) serveHere(ctx context.Context, r *recipe.Recipe, loggers 
 	})
 	return &recipe.Site{
 		Store: server.Store(), URL: server.URL(), Own: true, Models: modelNames(models), Environ: os.LookupEnv,
-		Worker: "Worker", Logger: loggers.Logger("train"),
+		Logger: loggers.Logger("train"),
 	}, done, nil
 }

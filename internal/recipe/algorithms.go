@@ -2,6 +2,7 @@ package recipe
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,11 +16,15 @@ import (
 	"agentlightning/algorithm"
 	"agentlightning/algorithm/apo"
 	"agentlightning/algorithm/baseline"
+	"agentlightning/algorithm/finetune"
 	"agentlightning/algorithm/gepa"
 	"agentlightning/algorithm/pg"
 	"agentlightning/algorithm/sft"
+	"agentlightning/algorithm/stage"
 	"agentlightning/learner"
 	"agentlightning/rl"
+	"agentlightning/semconv"
+	"agentlightning/store"
 )
 
 // algorithms are those that come with the project; each preset of policy
@@ -29,6 +34,9 @@ func algorithms() []AlgorithmKind {
 		{baselineName, baselineName, true, false, false, func() AlgorithmSettings { return &baselineSettings{Epochs: 1} }},
 		{gepa.Name, gepa.Name, true, false, false, func() AlgorithmSettings { return newGEPA() }},
 		{apo.Name, apo.Name, true, false, false, func() AlgorithmSettings { return newAPO() }},
+		{finetune.Name, finetune.Name, true, false, false, func() AlgorithmSettings {
+			return &finetuneSettings{Base: base{Name: "policy"}, Iterations: 3, Rollouts: 1, Stall: 5 * time.Minute}
+		}},
 		{"sft", sft.Name, false, true, false, func() AlgorithmSettings { return &sftSettings{imitation: newImitation()} }},
 		{"dpo", sft.NamePreference, false, true, false, func() AlgorithmSettings { return &dpoSettings{imitation: newImitation(), Beta: 0.1} }},
 		{offlineName, pg.Name, false, true, false, func() AlgorithmSettings { return newOffline() }},
@@ -51,12 +59,17 @@ func (s *baselineSettings) Build(p Parts) (Built, error) {
 		return Built{}, fmt.Errorf("epochs: %d: must be at least 1", s.Epochs)
 	}
 	done := 0
+	moved := func() {} // tells the stage, once there is one
 	b := baseline.New(baseline.Config{Epochs: s.Epochs, MaxQueue: 64, OnResult: func(r baseline.Result) {
 		done++
 		text := string(r.Rollout.Status)
 		if r.Reward != nil {
 			text += fmt.Sprintf(", reward %.4g", *r.Reward)
 		}
+		if r.Failure != "" {
+			text += ": " + firstLine(r.Failure)
+		}
+		moved()
 		p.Report(Progress{Step: done, Text: text})
 	}})
 	return Built{Algorithm: algorithm.Func(func(ctx context.Context, env algorithm.Env) error {
@@ -65,7 +78,11 @@ func (s *baselineSettings) Build(p Parts) (Built, error) {
 		if err != nil {
 			return err
 		}
-		err = b.Run(ctx, env)
+		env.Store = ofRun{env.Store, run.RunID}
+		err = run.Stage(ctx, stage.Collect, func(ctx context.Context) error {
+			moved = func() { stage.Progress(ctx, "%d rollouts finished", done) }
+			return b.Run(ctx, env)
+		})
 		outcomes := make([]algorithm.Outcome, 0, done)
 		for _, r := range b.Report() {
 			outcomes = append(outcomes, r.Outcome)
@@ -77,6 +94,26 @@ func (s *baselineSettings) Build(p Parts) (Built, error) {
 		}
 		return run.Finish(ctx, err)
 	})}, nil
+}
+
+// ofRun is a store whose rollouts belong to a run, for an algorithm that knows
+// of none.
+type ofRun struct {
+	store.Store
+	runID string
+}
+
+// EnqueueRollouts implements [store.RolloutStore].
+func (s ofRun) EnqueueRollouts(ctx context.Context, reqs []store.EnqueueRequest) ([]agl.Rollout, error) {
+	metadata, err := json.Marshal(map[string]string{semconv.MetadataRunID: s.runID})
+	if err != nil {
+		return nil, err
+	}
+	reqs = slices.Clone(reqs)
+	for i := range reqs {
+		reqs[i].Metadata = metadata
+	}
+	return s.Store.EnqueueRollouts(ctx, reqs)
 }
 
 // rate is a learning rate over the steps of a run.

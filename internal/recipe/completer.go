@@ -30,6 +30,11 @@ func newCompleter() completer {
 	return completer{KeyEnv: "OPENAI_API_KEY", Retries: 5, RequestTimeout: 5 * time.Minute}
 }
 
+// rewriter is an algorithm that has models rewrite prompts.
+type rewriter interface {
+	rewriters() (completer, []string)
+}
+
 // proxied is a model proxy that some models are behind.
 type proxied struct {
 	url, token string

@@ -1,10 +1,10 @@
 package recipe
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -13,12 +13,15 @@ import (
 	"agentlightning/algorithm/sft"
 	"agentlightning/dataset"
 	"agentlightning/learner"
+	"agentlightning/store"
 )
 
 // imitation is what sft and dpo have in common.
 type imitation struct {
 	// Data is a file of training data, in one of the forms of agl dataset export.
-	Data            string
+	Data string
+	// Stored takes rollouts of the store in place of a file.
+	Stored          *algorithm.Stored
 	Steps           int
 	Batch           int
 	LearningRate    rate
@@ -30,47 +33,66 @@ func newImitation() imitation { return imitation{Batch: 16} }
 
 func (s *imitation) check() error {
 	switch {
-	case s.Data == "":
-		return errors.New("data: must be set, to a file of training data")
+	case (s.Data == "") == (s.Stored == nil):
+		return errors.New("data, stored: give one of them, a file of training data or what to take of the store")
 	case s.Batch < 1:
 		return fmt.Errorf("batch: %d: must be at least 1", s.Batch)
+	}
+	if s.Stored != nil {
+		if err := s.Stored.Validate(); err != nil {
+			return fmt.Errorf("stored: %w", err)
+		}
 	}
 	return nil
 }
 
-// build makes the algorithm that trains on units, each of one or more rows that
-// stay together.
-func (s *imitation) build(p Parts, units [][]learner.Row, preference *sft.Preference) (Built, error) {
-	if len(units) == 0 {
-		return Built{}, fmt.Errorf("data: %s: there is nothing in it to train on", s.Data)
+// source is what the run keeps of where its rows are from.
+func (s *imitation) source() any {
+	if s.Stored != nil {
+		return s.Stored
 	}
-	first, last := 0.0, 0.0
-	a, err := sft.New(sft.Config{
-		Learner: p.Policy.Learner, Preference: preference, Steps: s.Steps, LearningRate: s.LearningRate.schedule(),
-		MaxGradNorm: s.MaxGradNorm, Seed: p.Seed, Checkpoints: p.Checkpoints, CheckpointEvery: s.CheckpointEvery,
-		Rows: func(step int, _ *rand.Rand) []learner.Row { return batch(units, step, s.Batch, p.Seed) },
-		OnStep: func(step sft.Step) {
-			if last = step.Metrics["loss"]; first == 0 {
-				first = last
-			}
-			p.Report(Progress{step.Number, step.Of, fmt.Sprintf("loss %.4f (at first %.4f)", last, first)})
-		},
-	})
-	return Built{Algorithm: a}, err
+	return map[string]string{"data": s.Data}
 }
 
-// batch returns the rows of a step: passes over the data follow one another, each
-// in an order of its own.
-func batch(units [][]learner.Row, step, size int, seed int64) []learner.Row {
-	var rows []learner.Row
-	var order []int
-	for i := (step - 1) * size; i < step*size; i++ {
-		if order == nil || i%len(units) == 0 {
-			order = algorithm.Order(len(units), seed, i/len(units))
+// build makes the algorithm. Rows are read now when they are in a file, so that
+// a bad one is told of before anything runs, and by the run when they are in the
+// store.
+func (s *imitation) build(p Parts, rows []learner.Row, stored func(context.Context, store.Store) ([]learner.Row, error), preference *sft.Preference) (Built, error) {
+	first, last := 0.0, 0.0
+	trainer := func(rows []learner.Row) (algorithm.Algorithm, error) {
+		if len(rows) == 0 {
+			return nil, errors.New("there is nothing to train on in what was chosen")
 		}
-		rows = append(rows, units[order[i%len(units)]]...)
+		return sft.New(sft.Config{
+			Learner: p.Policy.Learner, Preference: preference, Steps: s.Steps, LearningRate: s.LearningRate.schedule(),
+			MaxGradNorm: s.MaxGradNorm, Seed: p.Seed, Checkpoints: p.Checkpoints, CheckpointEvery: s.CheckpointEvery,
+			Rows: sft.Draw(rows, s.Batch, preference != nil, p.Seed), Source: s.source(),
+			OnStep: func(step sft.Step) {
+				if last = step.Metrics["loss"]; first == 0 {
+					first = last
+				}
+				p.Report(Progress{step.Number, step.Of, fmt.Sprintf("loss %.4f (at first %.4f)", last, first)})
+			},
+		})
 	}
-	return rows
+	if s.Stored == nil {
+		a, err := trainer(rows)
+		return Built{Algorithm: a}, err
+	}
+	if _, err := trainer(make([]learner.Row, 2)); err != nil { // the settings
+		return Built{}, err
+	}
+	return Built{Algorithm: algorithm.Func(func(ctx context.Context, env algorithm.Env) error {
+		rows, err := stored(ctx, env.Store)
+		if err != nil {
+			return fmt.Errorf("stored: %w", err)
+		}
+		a, err := trainer(rows)
+		if err != nil {
+			return err
+		}
+		return a.Run(ctx, env)
+	})}, nil
 }
 
 // sftSettings are those of supervised fine-tuning.
@@ -78,6 +100,19 @@ type sftSettings struct {
 	imitation
 	// Form is conversations or rows; by default as the name of the file ends.
 	Form string
+	// Select chooses among stored rollouts.
+	Select selection
+}
+
+// selection chooses rollouts by reward; see [dataset.Selection].
+type selection struct {
+	MinReward *float64
+	Top       float64
+	PerGroup  bool
+}
+
+func (s selection) dataset() dataset.Selection {
+	return dataset.Selection{Min: s.MinReward, Top: s.Top, PerGroup: s.PerGroup}
 }
 
 // Forms of data for sft.
@@ -91,14 +126,31 @@ func (s *sftSettings) Build(p Parts) (Built, error) {
 	if err := s.check(); err != nil {
 		return Built{}, err
 	}
-	units, err := s.read(p)
-	if err != nil {
-		return Built{}, fmt.Errorf("data: %w", err)
+	switch {
+	case s.Stored == nil && s.Select != (selection{}):
+		return Built{}, errors.New("select: nothing looks at it: it chooses among stored rollouts")
+	case s.Stored != nil && s.Form != "":
+		return Built{}, errors.New("form: nothing looks at it: it is that of a file")
 	}
-	return s.build(p, units, nil)
+	var rows []learner.Row
+	if s.Stored == nil {
+		var err error
+		if rows, err = s.read(p); err != nil {
+			return Built{}, fmt.Errorf("data: %w", err)
+		}
+	} else if err := s.Select.dataset().Validate(); err != nil {
+		return Built{}, fmt.Errorf("select: %w", err)
+	}
+	return s.build(p, rows, func(ctx context.Context, st store.Store) ([]learner.Row, error) {
+		rollouts, err := dataset.Stored(ctx, st, *s.Stored)
+		if err != nil {
+			return nil, err
+		}
+		return dataset.Demonstrations(rollouts, s.Select.dataset())
+	}, nil)
 }
 
-func (s *sftSettings) read(p Parts) (units [][]learner.Row, err error) {
+func (s *sftSettings) read(p Parts) (out []learner.Row, err error) {
 	path := p.Path(s.Data)
 	parquet := filepath.Ext(path) == ".parquet"
 	form := s.Form
@@ -133,12 +185,12 @@ func (s *sftSettings) read(p Parts) (units [][]learner.Row, err error) {
 		return nil, fmt.Errorf("%s: form %q: must be %s, or %s for lines of JSON", path, form, formRows, formConversations)
 	}
 	for i := range rows {
-		units = append(units, []learner.Row{rows[i].Learner()})
+		out = append(out, rows[i].Learner())
 	}
-	return units, nil
+	return out, nil
 }
 
-func conversations(f *os.File, path string, policy *Policy) ([][]learner.Row, error) {
+func conversations(f *os.File, path string, policy *Policy) ([]learner.Row, error) {
 	if policy.Render == nil {
 		return nil, fmt.Errorf("%s: this learner takes token ids only, form %s", path, formRows)
 	}
@@ -146,21 +198,25 @@ func conversations(f *os.File, path string, policy *Policy) ([][]learner.Row, er
 	if err != nil {
 		return nil, err
 	}
-	var units [][]learner.Row
+	var rows []learner.Row
 	for i, c := range all {
 		ids, mask, err := policy.Render(c.Messages)
 		if err != nil {
 			return nil, &algorithm.LineError{File: path, Line: i + 1, Err: err}
 		}
-		units = append(units, []learner.Row{{IDs: ids, Mask: mask}})
+		rows = append(rows, learner.Row{IDs: ids, Mask: mask})
 	}
-	return units, nil
+	return rows, nil
 }
 
 // dpoSettings are those of direct preference optimisation.
 type dpoSettings struct {
 	imitation
 	Beta float64
+	// Margin and Pairs choose pairs among stored rollouts; see
+	// [dataset.Preferences].
+	Margin float64
+	Pairs  int
 }
 
 // Build implements [AlgorithmSettings].
@@ -168,18 +224,41 @@ func (s *dpoSettings) Build(p Parts) (Built, error) {
 	if err := s.check(); err != nil {
 		return Built{}, err
 	}
-	if p.Policy.Freeze == nil || p.Policy.Render == nil {
+	switch {
+	case p.Policy.Freeze == nil:
 		return Built{}, errors.New("dpo: this learner cannot keep the policy of the beginning as a reference")
+	case s.Stored == nil && (s.Margin != 0 || s.Pairs != 0):
+		return Built{}, errors.New("margin, pairs: nothing looks at them: they choose among stored rollouts")
 	}
-	units, err := s.read(p)
-	if err != nil {
-		return Built{}, fmt.Errorf("data: %w", err)
+	which := dataset.Preferences{Margin: s.Margin, Most: s.Pairs}
+	if _, err := which.Select(nil); err != nil {
+		return Built{}, err
 	}
-	return s.build(p, units, &sft.Preference{Beta: s.Beta, Reference: p.Policy.Freeze()})
+	var rows []learner.Row
+	if s.Stored == nil {
+		var err error
+		if rows, err = s.read(p); err != nil {
+			return Built{}, fmt.Errorf("data: %w", err)
+		}
+	}
+	return s.build(p, rows, func(ctx context.Context, st store.Store) ([]learner.Row, error) {
+		rollouts, err := dataset.Stored(ctx, st, *s.Stored)
+		if err != nil {
+			return nil, err
+		}
+		rows, leftOut, err := dataset.Pairs(rollouts, which)
+		if leftOut > 0 {
+			p.Report(Progress{Of: s.Steps, Text: fmt.Sprintf("%d pairs left out: they do not go on from the same prompt", leftOut)})
+		}
+		return rows, err
+	}, &sft.Preference{Beta: s.Beta, Reference: p.Policy.Freeze()})
 }
 
-func (s *dpoSettings) read(p Parts) (units [][]learner.Row, err error) {
+func (s *dpoSettings) read(p Parts) (rows []learner.Row, err error) {
 	path := p.Path(s.Data)
+	if p.Policy.Render == nil {
+		return nil, fmt.Errorf("%s: this learner takes token ids only; train it on stored rollouts", path)
+	}
 	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
@@ -190,7 +269,6 @@ func (s *dpoSettings) read(p Parts) (units [][]learner.Row, err error) {
 		return nil, err
 	}
 	for i, pair := range pairs {
-		var unit []learner.Row
 		prompt, _, err := p.Policy.Render(pair.Prompt)
 		if err != nil {
 			return nil, &algorithm.LineError{File: path, Line: i + 1, Err: err}
@@ -201,9 +279,8 @@ func (s *dpoSettings) read(p Parts) (units [][]learner.Row, err error) {
 				return nil, &algorithm.LineError{File: path, Line: i + 1, Err: err}
 			}
 			clear(mask[:len(prompt)]) // what the assistant said before is no choice
-			unit = append(unit, learner.Row{IDs: ids, Mask: mask})
+			rows = append(rows, learner.Row{IDs: ids, Mask: mask})
 		}
-		units = append(units, unit)
 	}
-	return units, nil
+	return rows, nil
 }

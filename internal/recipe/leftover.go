@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"strings"
 
 	agl "agentlightning"
 	"agentlightning/runner"
@@ -63,22 +64,33 @@ func Abandon(ctx context.Context, s store.Store) (int, error) {
 	return len(ids), errorAfter(err, setStatus(ctx, s, ids, agl.RolloutCancelled))
 }
 
+// WorkerName is what the runners of a run are called in a store for which others
+// work, too, so that a process that goes on with the run knows those of the one
+// before.
+func WorkerName(runID string) string { return "train-" + runID }
+
 // TakeUp queues the rollouts again that a process of a run had in hand when it
-// ended, so that they are no failures of the run that goes on. Only for a store
-// for which nobody else works.
-func TakeUp(ctx context.Context, s store.Store, runs []Outcome) (int, error) {
+// ended, so that they are no failures of the run that goes on: those that a
+// runner of this name had, whichever when it is empty.
+func TakeUp(ctx context.Context, s store.Store, runs []Outcome, worker string) (int, error) {
 	mine := map[string]bool{}
 	for _, o := range runs {
 		mine[o.RunID] = true
 	}
 	var ids []string
 	err := rolloutsOf(ctx, s, func(runID string, r *agl.AttemptedRollout) error {
-		if mine[runID] && (r.Status == agl.RolloutPreparing || r.Status == agl.RolloutRunning || stopped(r)) {
+		ended := r.Status == agl.RolloutPreparing || r.Status == agl.RolloutRunning || stopped(r)
+		if mine[runID] && ended && hadBy(r, worker) {
 			ids = append(ids, r.RolloutID)
 		}
 		return nil
 	}, agl.RolloutPreparing, agl.RolloutRunning, agl.RolloutFailed)
 	return len(ids), errorAfter(err, setStatus(ctx, s, ids, agl.RolloutRequeuing))
+}
+
+// hadBy reports whether a runner of this name had the rollout last.
+func hadBy(r *agl.AttemptedRollout, worker string) bool {
+	return worker == "" || r.Attempt != nil && r.Attempt.WorkerID != nil && strings.HasPrefix(*r.Attempt.WorkerID, worker+"-")
 }
 
 // stopped reports whether a rollout failed because its runner was told to stop.

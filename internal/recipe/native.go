@@ -97,11 +97,12 @@ func (n *nativeLearner) Open(ctx context.Context, o Opening) (_ *Policy, err err
 		Handler:           native.NewServer(m, native.ServerConfig{Name: n.Name, Logger: o.Logger}),
 		ReadHeaderTimeout: 10 * time.Second, ErrorLog: slog.NewLogLogger(o.Logger.Handler(), slog.LevelDebug),
 	}
+	backend := agl.Model{Name: n.Name, Endpoint: "http://" + listener.Addr().String() + "/v1"}
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener) }()
 	return &Policy{
 		Learner: m,
-		Model:   agl.Model{Name: n.Name, Endpoint: "http://" + listener.Addr().String() + "/v1"},
+		Model:   func() agl.Model { return backend },
 		Freeze:  func() learner.Scorer { return m.Freeze() },
 		Reset:   m.ResetOptimizer,
 		Render:  func(messages []json.RawMessage) ([]int32, []float32, error) { return render(m.Tokenizer(), messages) },

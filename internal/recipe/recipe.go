@@ -171,7 +171,7 @@ func Load(path string, assignments []string, reg Registry) (*Recipe, error) {
 		root: root, dir: filepath.Dir(path), reg: reg,
 	}
 	if err := root.Decode(r); err != nil {
-		return nil, err
+		return nil, errors.Join(err, r.components())
 	}
 	if err := errors.Join(r.components(), r.check()); err != nil {
 		return nil, err
@@ -303,8 +303,13 @@ func (r *Recipe) check() error {
 		fail("learner", "nothing looks at it: %s changes no weights; a checkpoint is served as one of models, NAME=builtin:FOLDER", r.describe())
 	}
 	if len(r.stages) > 0 && !tasks {
-		for _, key := range []string{"agent", "runners", "rollout", "models", "llm", "prompts", "data"} {
+		for _, key := range []string{"agent", "runners", "rollout", "data"} {
 			unused(key, r.describe()+" runs no agent")
+		}
+	}
+	if len(r.stages) > 0 && !tasks && !serves {
+		for _, key := range []string{"models", "llm", "prompts"} {
+			unused(key, r.describe()+" serves no agent")
 		}
 	}
 	if tasks {
@@ -398,10 +403,10 @@ func (r *Recipe) Remote() bool {
 // Sequence reports whether there are several stages.
 func (r *Recipe) Sequence() bool { return len(r.Stages) > 0 }
 
-// WeightsOnly reports an algorithm of the recipe that improves no prompt.
-func (r *Recipe) WeightsOnly() (name string, found bool) {
+// NoPrompts names an algorithm of the recipe that improves no prompt.
+func (r *Recipe) NoPrompts() (name string, found bool) {
 	for _, p := range r.stages {
-		if p.kind.Weights {
+		if _, rewrites := p.settings.(rewriter); !rewrites {
 			return p.kind.Name, true
 		}
 	}
@@ -457,10 +462,7 @@ func (r *Recipe) Settings() []yamlconf.Setting {
 		if n == nil || settings == nil {
 			return
 		}
-		name := n
-		if n.Kind == yamlconf.Map {
-			name = n.Key(use)
-		}
+		name := nameOf(n)
 		out = append(out, yamlconf.Setting{Path: path + "." + use, Value: name.Text(), Origin: name.Origin})
 		out = append(out, yamlconf.SettingsAt(settingsOf(n), path, settings)...)
 	}

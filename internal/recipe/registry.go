@@ -28,7 +28,10 @@ type Registry struct {
 func Components() Registry {
 	return Registry{
 		Algorithms: algorithms(),
-		Learners:   []LearnerKind{{"native", func() LearnerSettings { return newNative() }}},
+		Learners: []LearnerKind{
+			{"native", func() LearnerSettings { return newNative() }},
+			{"command", func() LearnerSettings { return &commandLearner{Name: "policy"} }},
+		},
 		Agents: []AgentKind{
 			{"program", func() AgentSettings { return &programAgent{Reward: "none"} }},
 			{remote, func() AgentSettings { return &remoteAgent{} }},
@@ -64,6 +67,10 @@ type planner interface {
 // Parts are what an algorithm is built of.
 type Parts struct {
 	Seed int64
+	// Server is the address of the server as agents reach it.
+	Server  string
+	Environ func(string) (string, bool)
+	Logger  *slog.Logger
 	// Policy is the learner; nil for algorithms that change no weights.
 	Policy *Policy
 	// Offer makes the model of the policy known to the proxy.
@@ -116,15 +123,20 @@ type Opening struct {
 	Seed int64
 	Path func(string) string
 	// Tasks are the training tasks, for learners that begin from nothing.
-	Tasks  []json.RawMessage
+	Tasks []json.RawMessage
+	// Server is the address of the server; empty while a recipe is only checked.
+	Server string
+	// Offer puts a model behind the proxy, in place of others of its name.
+	Offer  func(ctx context.Context, m agl.Model) error
 	Logger *slog.Logger
 }
 
 // Policy is a learner that is open.
 type Policy struct {
 	learner.Learner
-	// Model is the backend under which agents reach the policy.
-	Model agl.Model
+	// Model is the backend under which agents reach the policy as it is now;
+	// without an endpoint they cannot.
+	Model func() agl.Model
 	// Freeze returns the policy as it is now, as a reference; nil when it cannot.
 	Freeze func() learner.Scorer
 	// Reset forgets the moments of the optimiser; nil when there are none.
@@ -132,7 +144,7 @@ type Policy struct {
 	// Render returns the tokens of a conversation in OpenAI's shape, with a mask
 	// of what the assistant says; nil when only token ids can be trained on.
 	Render func(messages []json.RawMessage) (ids []int32, mask []float32, err error)
-	// Done releases what is beside the learner.
+	// Done releases what is beside the learner; nil when there is nothing.
 	Done func() error
 }
 
@@ -166,11 +178,9 @@ func names[K named](kinds []K) []string {
 // pick returns the component that a node names, as its value or under use.
 func pick[K named](n *yamlconf.Node, what string, kinds []K) (K, error) {
 	var none K
-	name := n
-	if n.Kind == yamlconf.Map {
-		if name = n.Key(use); name == nil {
-			return none, n.Errorf("%s is missing: it names the %s, one of %s", use, what, strings.Join(names(kinds), ", "))
-		}
+	name := nameOf(n)
+	if name == nil {
+		return none, n.Errorf("%s is missing: it names the %s, one of %s", use, what, strings.Join(names(kinds), ", "))
 	}
 	for _, k := range kinds {
 		if k.name() == name.Text() {
@@ -182,6 +192,15 @@ func pick[K named](n *yamlconf.Node, what string, kinds []K) (K, error) {
 		hint = "did you mean " + strings.Join(near, " or ") + "?"
 	}
 	return none, name.Errorf("%q is no component; %s", name.Text(), hint)
+}
+
+// nameOf is the name of a component: the value of use, or the component itself
+// when it is written short; nil when there is none.
+func nameOf(n *yamlconf.Node) *yamlconf.Node {
+	if name := n.Key(use); name != nil {
+		return name
+	}
+	return n.Short()
 }
 
 // settingsOf is a component without its name.

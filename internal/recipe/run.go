@@ -22,8 +22,9 @@ import (
 	"agentlightning/trainer"
 )
 
-// withdrawLimit bounds how long withdrawing a model from the proxy may take.
-const withdrawLimit = 5 * time.Second
+// lastWords bounds how long it may take to say that a run has ended, and to
+// withdraw its model from the proxy.
+const lastWords = 5 * time.Second
 
 // SequenceName is the name of the run that several stages are parts of.
 const SequenceName = "sequence"
@@ -40,7 +41,7 @@ type Site struct {
 	// Models are the names of the backends that the proxy has.
 	Models  []string
 	Environ func(string) (string, bool)
-	// Worker is what the runners are called in the store.
+	// Worker is what the runners are called in the store; empty for the default.
 	Worker string
 	Logger *slog.Logger
 	// OnStage is told when a stage begins, OnProgress of its steps, OnWait of what
@@ -53,7 +54,8 @@ type Site struct {
 
 // Outcome is what a stage came to.
 type Outcome struct {
-	Name  string `json:"name"`
+	Name string `json:"name"`
+	// RunID is empty for a stage that has not begun.
 	RunID string `json:"run_id"`
 	Done  bool   `json:"done"`
 	// Prompts are the best ones of a stage that improves prompts.
@@ -69,7 +71,8 @@ type progress struct {
 	Stages []Outcome `json:"stages"`
 }
 
-// Begin makes the run of the recipe, and those of its stages.
+// Begin makes the run of the recipe. Those of several stages are made when they
+// begin.
 func (r *Recipe) Begin(ctx context.Context, s store.RunStore) (string, error) {
 	if !r.Sequence() {
 		return r.create(ctx, s, r.stages[0])
@@ -80,11 +83,7 @@ func (r *Recipe) Begin(ctx context.Context, s store.RunStore) (string, error) {
 	}
 	var p progress
 	for _, part := range r.stages {
-		id, err := r.create(ctx, s, part)
-		if err != nil {
-			return "", err
-		}
-		p.Stages = append(p.Stages, Outcome{Name: part.Name, RunID: id})
+		p.Stages = append(p.Stages, Outcome{Name: part.Name})
 	}
 	state, err := json.Marshal(p)
 	if err != nil {
@@ -160,12 +159,47 @@ func (r *Recipe) Run(ctx context.Context, site Site, runID string) (_ []Outcome,
 	if s.stages, err = r.Outcomes(ctx, site.Store, runID); err != nil {
 		return nil, err
 	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, s.settle(ctx, err))
+		}
+	}()
 	done, err := s.open(ctx)
 	if err != nil {
 		return s.stages, err
 	}
 	defer func() { err = errors.Join(err, done()) }()
 	return s.stages, s.carryOut(ctx)
+}
+
+// settle says of runs that are called running and are not what became of them: an
+// error came before their algorithm began, or outside it.
+func (s *session) settle(ctx context.Context, failure error) error {
+	u := store.RunUpdate{Status: store.To(agl.RunFailed), Error: store.To(failure.Error())}
+	if ctx.Err() != nil {
+		u = store.RunUpdate{Status: store.To(agl.RunInterrupted)}
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	ids := []string{s.runID}
+	for _, o := range s.stages {
+		if o.RunID != "" && o.RunID != s.runID {
+			ids = append(ids, o.RunID)
+		}
+	}
+	for _, id := range ids {
+		run, err := s.site.Store.Run(ctx, id)
+		if err != nil {
+			return fmt.Errorf("end of run %s: %w", id, err)
+		}
+		if run.Status != agl.RunRunning {
+			continue
+		}
+		if _, err := s.site.Store.UpdateRun(ctx, id, u); err != nil {
+			return fmt.Errorf("end of run %s: %w", id, err)
+		}
+	}
+	return nil
 }
 
 // open opens learner and agent; the function that it returns releases them.
@@ -183,21 +217,23 @@ func (s *session) open(ctx context.Context) (_ func() error, err error) {
 			err = errors.Join(err, done())
 		}
 	}()
-	if s.policy, err = s.openPolicy(ctx, s.site.Logger); err != nil {
+	if s.policy, err = s.openPolicy(ctx); err != nil {
 		return nil, err
 	}
 	if p := s.policy; p != nil {
-		release = append(release, p.Close, p.Done)
+		release = append(release, p.Close)
+		if p.Done != nil {
+			release = append(release, p.Done)
+		}
 	}
 	if s.Recipe.agent == nil && !s.serves() {
 		return done, nil
 	}
-	if p := s.policy; p != nil && s.site.Store != nil {
-		release = append(release, func() error {
-			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), withdrawLimit)
-			defer cancel()
-			return s.site.Store.DeleteModels(ctx, p.Model.Name, p.Model.Endpoint)
-		})
+	if p := s.policy; p != nil {
+		if p.Model().Endpoint == "" {
+			return nil, errors.New("learner: endpoint: must be set, so that agents reach the model that is trained")
+		}
+		release = append(release, func() error { return s.withdraw(ctx, p.Model().Name) })
 	}
 	if s.Recipe.agent != nil {
 		var closeAgent func() error
@@ -215,16 +251,12 @@ func (s *session) open(ctx context.Context) (_ func() error, err error) {
 	return done, nil
 }
 
-// offer makes the model known to the proxy, in place of what an earlier process
-// offered under the same name.
+// offer makes the model of the learner known to the proxy.
 func (s *session) offer(ctx context.Context) error {
-	if s.policy == nil || s.Recipe.agent == nil && !s.serves() || s.site.Store == nil {
+	if s.policy == nil || s.Recipe.agent == nil && !s.serves() {
 		return nil
 	}
-	if err := s.site.Store.ReplaceModels(ctx, []agl.Model{s.policy.Model}); err != nil {
-		return fmt.Errorf("offer the model to the proxy: %w", err)
-	}
-	return nil
+	return s.offerModel(ctx, s.policy.Model())
 }
 
 // here is an agent whose models are behind the proxy of this process, also where
@@ -248,26 +280,49 @@ func (h here) Run(ctx context.Context, c *agent.Call) (agent.Result, error) {
 }
 
 // openPolicy opens the learner, nil when the recipe has none.
-func (r *Recipe) openPolicy(ctx context.Context, logger *slog.Logger) (*Policy, error) {
-	if r.learner == nil {
+func (s *session) openPolicy(ctx context.Context) (*Policy, error) {
+	if s.learner == nil {
 		return nil, nil
 	}
 	var all []json.RawMessage
-	for _, p := range r.stages {
-		train, _, err := r.tasks(p)
+	for _, p := range s.Recipe.stages {
+		train, _, err := s.tasks(p)
 		if err != nil {
 			return nil, err
 		}
 		all = append(all, train...)
 	}
-	return r.learner.Open(ctx, Opening{Seed: r.Seed, Path: r.Path, Tasks: all, Logger: logger})
+	return s.learner.Open(ctx, Opening{
+		Seed: s.Seed, Path: s.Path, Tasks: all, Server: s.site.URL, Offer: s.offerModel, Logger: s.site.Logger,
+	})
+}
+
+// offerModel puts a model behind the proxy, in place of what an earlier process,
+// or an earlier step, offered under its name.
+func (s *session) offerModel(ctx context.Context, m agl.Model) error {
+	if s.site.Store == nil {
+		return nil
+	}
+	if err := s.site.Store.ReplaceModels(ctx, []agl.Model{m}); err != nil {
+		return fmt.Errorf("offer model %q to the proxy: %w", m.Name, err)
+	}
+	return nil
+}
+
+func (s *session) withdraw(ctx context.Context, name string) error {
+	if s.site.Store == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), lastWords)
+	defer cancel()
+	return s.site.Store.DeleteModels(ctx, name)
 }
 
 // given are the resources of the beginning.
 func (s *session) given() (agl.NamedResources, error) {
 	models := s.site.Models
 	if s.policy != nil {
-		models = append(slices.Clone(models), s.policy.Model.Name)
+		models = append(slices.Clone(models), s.policy.Model().Name)
 	}
 	name, err := s.llm(models)
 	if err != nil {
@@ -327,6 +382,15 @@ func (s *session) sequence(ctx context.Context, run *algorithm.Run) error {
 		if !o.Done {
 			if err := s.start(ctx, weights); err != nil {
 				return fmt.Errorf("stage %s: %w", o.Name, err)
+			}
+			if o.RunID == "" {
+				var err error
+				if o.RunID, err = s.create(ctx, s.site.Store, s.Recipe.stages[i]); err != nil {
+					return fmt.Errorf("stage %s: %w", o.Name, err)
+				}
+				if err := run.Checkpoint(ctx, i, weights, nil, progress{s.stages}); err != nil {
+					return err
+				}
 			}
 			if err := s.stage(ctx, i); err != nil {
 				return fmt.Errorf("stage %s: %w", o.Name, err)
@@ -448,7 +512,7 @@ func (s *session) parts(p part) (Parts, error) {
 	}
 	proxy := proxied{s.site.URL, s.site.Token, func(m string) bool { return slices.Contains(s.site.Models, m) }}
 	return Parts{
-		Seed: s.seed(p), Policy: s.policy, Offer: s.offer, Resources: s.resources, Rollout: limits, Checkpoints: s.Path(s.Checkpoints), Path: s.Path, Report: report,
+		Seed: s.seed(p), Server: s.site.URL, Environ: s.site.Environ, Logger: s.site.Logger, Policy: s.policy, Offer: s.offer, Resources: s.resources, Rollout: limits, Checkpoints: s.Path(s.Checkpoints), Path: s.Path, Report: report,
 		Completer: func(c completer, models ...string) (prompt.Completer, error) {
 			return c.open(proxy, s.site.Environ, models...)
 		},
@@ -487,7 +551,10 @@ func (r *Recipe) Check(ctx context.Context, models []string, environ func(string
 		if err != nil {
 			return lines, err
 		}
-		line := fmt.Sprintf("stage %d, %s: %s", i+1, p.Name, p.kind.Name)
+		line := fmt.Sprintf("stage %d: %s", i+1, p.kind.Name)
+		if p.Name != p.kind.Name {
+			line = fmt.Sprintf("stage %d, %s: %s", i+1, p.Name, p.kind.Name)
+		}
 		if p.kind.Tasks {
 			line += fmt.Sprintf(", %d training tasks, %d validation tasks", len(env.Train), len(env.Val))
 		}
@@ -538,7 +605,7 @@ func (r *Recipe) DBPath() (db string, exists bool) {
 func (r *Recipe) Asked(environ func(string) (string, bool), behind []string) []agl.Model {
 	var out []agl.Model
 	for _, p := range r.stages {
-		rewriter, ok := p.settings.(interface{ rewriters() (completer, []string) })
+		rewriter, ok := p.settings.(rewriter)
 		if !ok {
 			continue
 		}

@@ -33,6 +33,7 @@ type Summary struct {
 	Prompts              []string // their names
 	Weights, BestWeights string   // folders of checkpoints
 	Constant, Groups     float64  // groups whose rewards were all equal, of all
+	Calls                float64  // of models, in what was trained on
 	Elapsed              time.Duration
 }
 
@@ -134,6 +135,7 @@ func (s *Summary) measure(steps []agl.StepMetrics) {
 	for _, step := range steps {
 		s.Groups += step.Values["training/n_groups"]
 		s.Constant += step.Values["training/n_zero_adv_groups"]
+		s.Calls += step.Values["training/n_turns"]
 	}
 }
 
@@ -241,6 +243,9 @@ func (s *Summary) why() []string {
 	var out []string
 	if s.Rollouts > 0 && 2*s.Failed > s.Rollouts {
 		out = append(out, fmt.Sprintf("most rollouts failed: %d of %d; the reasons are below", s.Failed, s.Rollouts))
+	}
+	if s.Groups > 0 && s.Calls == 0 {
+		out = append(out, "no model call of the agent was recorded: does it call its model at OPENAI_BASE_URL, under the name AGL_MODEL?")
 	}
 	if s.Groups > 0 && 2*s.Constant > s.Groups {
 		out = append(out, fmt.Sprintf("in %.0f of %.0f groups all rewards were equal, which teaches nothing: the tasks are too easy or too hard, or the reward is too coarse", s.Constant, s.Groups))

@@ -79,12 +79,10 @@ func (d *decoding) value(n *Node, v reflect.Value) {
 }
 
 func (d *decoding) structure(n *Node, v reflect.Value) {
-	if s, ok := reflect.TypeAssert[Short](v.Addr()); ok && n.Kind == Scalar {
-		short := *n
-		short.Path = join(n.Path, s.ShortKey())
-		n = &Node{Kind: Map, Path: n.Path, Origin: n.Origin, keys: []string{s.ShortKey()}, byKey: map[string]*Node{s.ShortKey(): &short}}
+	if s, ok := reflect.TypeAssert[Short](v.Addr()); ok {
+		n = n.long(s.ShortKey())
 	}
-	if n.Kind != Map {
+	if n.Kind != Map || n.short != nil {
 		d.fail(n, "must be keys with values (%s)", strings.Join(fieldNames(v.Type()), ", "))
 		return
 	}
@@ -99,8 +97,27 @@ func (d *decoding) structure(n *Node, v reflect.Value) {
 	}
 }
 
+// long is a value that was written short as the map that it stands for.
+func (n *Node) long(key string) *Node {
+	short := n.short
+	if n.Kind == Scalar {
+		short = n
+	}
+	if short == nil {
+		return n
+	}
+	out := &Node{Kind: Map, Path: n.Path, Origin: n.Origin, byKey: map[string]*Node{}}
+	value := *short
+	value.Path = join(n.Path, key)
+	out.put(key, &value)
+	for _, k := range n.keys { // what was set beside it, or in its place
+		out.put(k, n.byKey[k])
+	}
+	return out
+}
+
 func (d *decoding) mapping(n *Node, v reflect.Value) {
-	if n.Kind != Map {
+	if n.Kind != Map || n.short != nil {
 		d.fail(n, "must be names with values")
 		return
 	}

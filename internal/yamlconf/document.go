@@ -44,6 +44,7 @@ type Node struct {
 	items   []*Node
 	keys    []string
 	byKey   map[string]*Node
+	short   *Node // of a map: the value that stood here before it got keys
 }
 
 // CommandLine is the origin of what was set as dotted.key=VALUE.
@@ -192,13 +193,18 @@ func (n *Node) Key(name string) *Node {
 	return n.byKey[name]
 }
 
-// Without returns the map without a key.
-func (n *Node) Without(name string) *Node {
-	if n.Key(name) == nil {
+// Short returns the value of a map that was written short, nil when there is none.
+func (n *Node) Short() *Node {
+	if n.Kind == Scalar {
 		return n
 	}
+	return n.short
+}
+
+// Without returns the map without a key, and without what it was written short as.
+func (n *Node) Without(name string) *Node {
 	out := *n
-	out.keys, out.byKey = nil, map[string]*Node{}
+	out.short, out.keys, out.byKey = nil, nil, map[string]*Node{}
 	for _, k := range n.keys {
 		if k != name {
 			out.put(k, n.byKey[k])
@@ -248,8 +254,12 @@ func (n *Node) Set(assignment string) error {
 		case last:
 			next = value
 		case next == nil || next.Kind == Null || next.Kind == Scalar:
-			// A map is written short, as a scalar, where a field allows it.
-			next = &Node{Kind: Map, Path: here, Origin: CommandLine, command: true, byKey: map[string]*Node{}}
+			// A map may have been written short, as a value; see [Short].
+			made := &Node{Kind: Map, Path: here, Origin: CommandLine, command: true, byKey: map[string]*Node{}}
+			if next != nil && next.Kind == Scalar {
+				made.short = next
+			}
+			next = made
 		}
 		if at.Kind == List {
 			number, _ := strconv.Atoi(key)

@@ -40,12 +40,11 @@ func settings(n *Node, path string, v reflect.Value) []Setting {
 		return settings(n, path, v.Elem())
 	case reflect.Struct:
 		var out []Setting
+		if s, ok := reflect.TypeAssert[Short](reflect.New(v.Type())); ok && n != nil {
+			n = n.long(s.ShortKey())
+		}
 		for _, f := range fieldsOf(v) {
-			child := n.Key(f.name)
-			if s, ok := reflect.TypeAssert[Short](reflect.New(v.Type())); ok && child == nil && n != nil && n.Kind == Scalar && s.ShortKey() == f.name {
-				child = n
-			}
-			out = append(out, settings(child, join(path, f.name), f.value)...)
+			out = append(out, settings(n.Key(f.name), join(path, f.name), f.value)...)
 		}
 		return out
 	case reflect.Map:

@@ -120,7 +120,7 @@ func TestCommandLineIsTypedByTheField(t *testing.T) {
 	}
 	got.Any, got.Prompts = nil, nil
 	want := settings{
-		Name: "12", Mode: "fast", Seed: 8, Command: []string{"go", "run", "."}, Rate: rate{WarmUp: 3}, Limits: Limits{MaxGradNorm: 2}, limits: limits{3, 90 * time.Second},
+		Name: "12", Mode: "fast", Seed: 8, Command: []string{"go", "run", "."}, Rate: rate{Peak: 0.01, WarmUp: 3}, Limits: Limits{MaxGradNorm: 2}, limits: limits{3, 90 * time.Second},
 		Parts: []part{{"a", 1}, {"b", 4}, {"true", 0}},
 	}
 	if d := cmp.Diff(want, got, cmp.AllowUnexported(settings{})); d != "" {
@@ -138,6 +138,7 @@ mode fast f.yaml:3
 seed 8 command line
 on false command line
 command [go, run, .] command line
+rate.peak 0.01 f.yaml:7
 rate.warm_up 3 command line
 parts.0.name a f.yaml:17
 parts.0.count 1 f.yaml:18
@@ -172,6 +173,7 @@ func TestMistakes(t *testing.T) {
 		"not keys":        {text: "- a\n", want: "f.yaml:1: must be keys with values"},
 		"merge":           {text: "rate:\n  <<: {peak: 1}\n", want: "f.yaml:2: the merge key << is not read here"},
 		"no value":        {sets: []string{"seed"}, want: `"seed": must be dotted.key=VALUE`},
+		"value with keys": {text: "seed: 1\nprompts: x\n", sets: []string{"prompts.a=y"}, want: "command line: prompts: must be names with values"},
 		"item":            {text: "parts: [{name: a}]\n", sets: []string{"parts.5.name=x"}, want: `parts.5: "5": must be the number of an item, from 0 to 1`},
 	} {
 		_, _, err := decode(t, tt.text, tt.sets...)
