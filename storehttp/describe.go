@@ -83,6 +83,7 @@ func descriptions() map[string]Route {
 		"GET workers/{worker_id}":  {Summary: "Get a worker; null when it does not exist", Out: "Worker?", Status: ok},
 		"POST workers/{worker_id}": {Summary: "Record a heartbeat of a worker", In: "Heartbeat?", Out: "Worker", Status: ok},
 
+		"POST tokens/reader":                   {Summary: "Issue a token that lets its holder look at everything in the store and change nothing", In: "TokenRequest?", Out: "ReaderToken", Status: created},
 		"GET runs":                             {Summary: "List runs of algorithms, newest first", Query: "limit=:integer", Out: "[]Run", Status: ok},
 		"POST runs":                            {Summary: "Record the start of a run", In: "Run", Out: "Run", Status: created},
 		"GET runs/{run_id}":                    {Summary: "Get a run; null when it does not exist", Out: "Run?", Status: ok},

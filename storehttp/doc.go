@@ -17,6 +17,7 @@
 //	POST   runs  runs/{id}  runs/{id}/metrics  runs/{id}/checkpoints
 //	POST   waits/count                {ids, count or share}         wait for some of them
 //	POST   rollouts/{id}/attempts/{id}/token                        a token for one attempt
+//	POST   tokens/reader                                            a token for looking, not for changing
 //	GET POST PUT DELETE models                                      model backends
 //
 // Three headers work on every server of ours and are ignored by others:

@@ -14,7 +14,7 @@ import (
 func pythonLike(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		path := strings.TrimPrefix(r.URL.Path, storehttp.Prefix)
-		if path == "/spans/batch" || path == "/spans/next/batch" || path == "/queues/rollouts/release" || path == "/waits/count" || strings.HasSuffix(path, "/token") ||
+		if path == "/spans/batch" || path == "/spans/next/batch" || path == "/queues/rollouts/release" || path == "/waits/count" || strings.HasSuffix(path, "/token") || path == "/tokens/reader" ||
 			strings.HasPrefix(path, "/runs") || strings.HasPrefix(path, "/models") {
 			w.Header().Set("Content-Type", "application/json")
 			w.Header().Set("Allow", http.MethodGet)

@@ -61,6 +61,8 @@ func routes() []route {
 		{method: post, pattern: "spans/batch", serve: (*handler).addSpans},
 		{method: post, pattern: "spans/next/batch", serve: (*handler).nextSequenceIDs},
 
+		{method: post, pattern: "tokens/reader", serve: (*handler).readerToken},
+
 		{method: get, pattern: "resources", serve: (*handler).listResources},
 		{method: post, pattern: "resources", serve: (*handler).addResources},
 		{method: get, pattern: "resources/latest", serve: (*handler).latestResources},

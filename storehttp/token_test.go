@@ -20,6 +20,31 @@ func (s plainSigner) Issue(at store.Attempted, expires time.Time) string {
 	return at.RolloutID + " " + at.AttemptID + " " + expires.Sub(s.now).Round(time.Minute).String()
 }
 
+func (s plainSigner) IssueReader(expires time.Time) string {
+	return "reader " + expires.Sub(s.now).Round(time.Minute).String()
+}
+
+func TestReaderToken(t *testing.T) {
+	t.Parallel()
+	s := engine.New(memory.New(), engine.Config{})
+	t.Cleanup(func() { _ = s.Close() })
+	handler := storehttp.NewHandler(s, storehttp.Config{Tokens: plainSigner{time.Now()}})
+	url := serve(t, handler, "").URL
+	c := newClient(t, url, storehttp.WithToken("secret"))
+	for lifetime, want := range map[time.Duration]string{0: "reader 24h0m0s", time.Hour: "reader 1h0m0s"} {
+		if got, err := c.ReaderToken(t.Context(), lifetime); err != nil || got != want {
+			t.Errorf("ReaderToken(%v) = %q, %v, want %q", lifetime, got, err, want)
+		}
+	}
+	if got, err := newClient(t, url).ReaderToken(t.Context(), 0); got != "" || err != nil {
+		t.Errorf("ReaderToken of a client without a token = %q, %v, want none", got, err)
+	}
+	python := newClient(t, serve(t, pythonLike(handler), "").URL, storehttp.WithToken("secret"))
+	if got, err := python.ReaderToken(t.Context(), 0); got != "" || err != nil {
+		t.Errorf("ReaderToken of a server that has no such route = %q, %v, want none", got, err)
+	}
+}
+
 func TestAttemptToken(t *testing.T) {
 	t.Parallel()
 	s := engine.New(memory.New(), engine.Config{})

@@ -22,10 +22,12 @@ func NewGuard(serverToken string, signer *Signer) *Guard {
 	return &Guard{sha256.Sum256([]byte(serverToken)), signer}
 }
 
-// Grant is what a caller may do: everything, or what belongs to one attempt.
+// Grant is what a caller may do: everything, what belongs to one attempt, or look.
 type Grant struct {
-	// Attempt is nil for whoever has the server's token.
+	// Attempt is nil for whoever has the server's token, and for readers.
 	Attempt *store.Attempted
+	// Reader may look at everything and change nothing.
+	Reader bool
 }
 
 // Admit looks at the tokens that a caller presents; one that is good is enough.
@@ -41,7 +43,12 @@ func (g *Guard) Admit(presented []string, now time.Time) (grant Grant, ok bool, 
 	for _, token := range presented {
 		at, failed := g.signer.Open(token, now)
 		if failed == nil {
-			return Grant{&at}, true, nil
+			return Grant{Attempt: &at}, true, nil
+		}
+		if errors.Is(failed, ErrUnknown) {
+			if failed = g.signer.OpenReader(token, now); failed == nil {
+				return Grant{Reader: true}, true, nil
+			}
 		}
 		if !errors.Is(err, ErrExpired) {
 			err = failed

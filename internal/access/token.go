@@ -15,11 +15,14 @@ import (
 // Why a token does not open anything.
 var (
 	ErrUnknown = errors.New("the token is not one of this server")
-	ErrExpired = errors.New("the token of this attempt has expired; ask for another one")
+	ErrExpired = errors.New("the token has expired; ask for another one")
 )
 
-// prefix tells people, and scanners for leaked secrets, what they look at.
-const prefix = "agl-attempt."
+// Prefixes tell people, and scanners for leaked secrets, what they look at.
+const (
+	prefix       = "agl-attempt."
+	readerPrefix = "agl-reader."
+)
 
 // Signer makes and reads the tokens of attempts. It is safe for concurrent use.
 type Signer struct{ key []byte }
@@ -65,6 +68,37 @@ func (s *Signer) Open(token string, now time.Time) (store.Attempted, error) {
 		return at, ErrExpired
 	}
 	return at, nil
+}
+
+// IssueReader returns a token of somebody who may look at everything and change
+// nothing.
+func (s *Signer) IssueReader(expires time.Time) string {
+	claims := binary.BigEndian.AppendUint64(nil, uint64(max(expires.Unix(), 0)))
+	return readerPrefix + base64.RawURLEncoding.EncodeToString(append(claims, s.signReader(claims)...))
+}
+
+// OpenReader returns nil for a token that [Signer.IssueReader] made, otherwise
+// [ErrUnknown] or [ErrExpired].
+func (s *Signer) OpenReader(token string, now time.Time) error {
+	text, ours := strings.CutPrefix(token, readerPrefix)
+	raw, err := base64.RawURLEncoding.Strict().DecodeString(text)
+	if !ours || err != nil || strings.ContainsAny(text, "\r\n") || len(raw) != 8+sha256.Size || !hmac.Equal(raw[8:], s.signReader(raw[:8])) {
+		return ErrUnknown
+	}
+	if !now.Before(time.Unix(int64(binary.BigEndian.Uint64(raw)), 0)) {
+		return ErrExpired
+	}
+	return nil
+}
+
+// signReader signs with a key of its own, so that no token is good as one of the
+// other kind.
+func (s *Signer) signReader(claims []byte) []byte {
+	key := hmac.New(sha256.New, s.key)
+	key.Write([]byte("readers"))
+	mac := hmac.New(sha256.New, key.Sum(nil))
+	mac.Write(claims)
+	return mac.Sum(nil)
 }
 
 func (s *Signer) sign(claims []byte) []byte {

@@ -114,3 +114,32 @@ func FuzzPresented(f *testing.F) {
 		}
 	})
 }
+
+func TestReaders(t *testing.T) {
+	t.Parallel()
+	now := time.Unix(1_700_000_000, 0)
+	s := access.NewSigner("server", []byte("secret"))
+	g := access.NewGuard("server", s)
+	token := s.IssueReader(now.Add(time.Minute))
+	if grant, ok, err := g.Admit([]string{"x", token}, now); err != nil || !ok || !grant.Reader || grant.Attempt != nil {
+		t.Errorf("Admit = %+v, %v, %v, want a reader", grant, ok, err)
+	}
+	if _, ok, err := g.Admit([]string{token}, now.Add(time.Minute)); ok || !errors.Is(err, access.ErrExpired) {
+		t.Errorf("Admit at the moment of expiry = %v, %v, want %v", ok, err, access.ErrExpired)
+	}
+	// No token is one of the other kind, nor of another server.
+	attempt := s.Issue(store.Attempted{RolloutID: "r", AttemptID: "a"}, now.Add(time.Minute))
+	for name, bad := range map[string]string{
+		"an attempt's under another name": "agl-reader." + strings.TrimPrefix(attempt, "agl-attempt."),
+		"a part":                          token[:len(token)-2],
+		"with a line break":               token[:20] + "\n" + token[20:],
+		"of another server":               access.NewSigner("other", []byte("secret")).IssueReader(now.Add(time.Minute)),
+	} {
+		if err := s.OpenReader(bad, now); !errors.Is(err, access.ErrUnknown) {
+			t.Errorf("%s: OpenReader = %v, want %v", name, err, access.ErrUnknown)
+		}
+	}
+	if _, err := s.Open("agl-attempt."+strings.TrimPrefix(token, "agl-reader."), now); !errors.Is(err, access.ErrUnknown) {
+		t.Errorf("Open of a reader's = %v, want %v", err, access.ErrUnknown)
+	}
+}

@@ -51,6 +51,9 @@ func withGuard(next http.Handler, guard *access.Guard) http.Handler {
 		case !ok:
 			refuse(w, r, http.StatusUnauthorized, unauthorized(err))
 			return
+		case grant.Reader && !looks(r):
+			refuse(w, r, http.StatusForbidden, "the token of a reader does not open "+r.Method+" "+r.URL.Path+"; it is for looking at the store")
+			return
 		case grant.Attempt == nil:
 		case !opens(*grant.Attempt, r):
 			refuse(w, r, http.StatusForbidden, "the token of an attempt does not open "+r.Method+" "+r.URL.Path+
@@ -93,6 +96,21 @@ func opens(at store.Attempted, r *http.Request) bool {
 	case areaGateway:
 		named, ok := gateway.AttemptOf(r)
 		return ok && named == at
+	}
+	return false
+}
+
+// looks tells whether a request only reads what is in the store.
+func looks(r *http.Request) bool {
+	switch area(r.URL.Path) {
+	case areaPages:
+		return true
+	case areaStore:
+		path := strings.TrimPrefix(r.URL.Path, storehttp.Prefix)
+		if strings.HasPrefix(path, "/queues/") { // to claim is not to look
+			return false
+		}
+		return r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodPost && strings.HasSuffix(path, "/search")
 	}
 	return false
 }

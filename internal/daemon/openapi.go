@@ -20,7 +20,7 @@ func openAPI() *openapi.Document {
 	d := &openapi.Document{
 		Title: "Agent Lightning", Version: apiVersion, Schemas: schemas(),
 		Description: "Store, model proxy, OTLP and metrics on one port. With a server token every operation asks for it, " +
-			"except those without security; the token of an attempt opens that attempt's model calls and spans.",
+			"except those without security; the token of an attempt opens that attempt's model calls and spans, that of a reader what only looks.",
 	}
 	for _, r := range storehttp.Routes() {
 		d.Operations = append(d.Operations, openapi.Operation{
@@ -146,6 +146,7 @@ func schemas() map[string]openapi.Schema {
 		"WaitRequest":         openapi.Object("rollout_ids:[]string timeout=:number?"),
 		"WaitForCountRequest": openapi.Object("rollout_ids:[]string count=:integer share=:number timeout=:number?"),
 		"TokenRequest":        openapi.Object("lifetime_seconds=:number"),
+		"ReaderToken":         openapi.Object("token:string expires_at:number"),
 		"Token":               openapi.Object("token:string rollout_id:string attempt_id:string expires_at:number"),
 
 		"Span": openapi.Object("rollout_id:string attempt_id:string sequence_id:integer trace_id:string span_id:string parent_id:string? " +

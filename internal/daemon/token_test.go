@@ -391,3 +391,43 @@ func TestBrowsersOfOtherOrigins(t *testing.T) {
 		}
 	}
 }
+
+func TestReaderTokenChangesNothing(t *testing.T) {
+	t.Parallel()
+	s := newSite(t, daemon.Config{AuthToken: "secret", Proxy: llmproxy.Config{Static: []agl.Model{{Name: "m", Endpoint: "http://127.0.0.1:1/v1"}}}})
+	client, err := storehttp.NewClient(s.url, storehttp.WithToken("secret"), storehttp.WithRetryWindow(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = client.Close() }()
+	token, err := client.ReaderToken(t.Context(), time.Minute)
+	if err != nil || !strings.HasPrefix(token, "agl-reader.") {
+		t.Fatalf("ReaderToken = %q, %v", token, err)
+	}
+	for _, tt := range []struct {
+		method, path string
+		status       int
+	}{
+		{http.MethodGet, "/v1/agl/rollouts", http.StatusOK},
+		{http.MethodPost, "/v1/agl/rollouts/search", http.StatusOK},
+		{http.MethodGet, "/v1/agl/rollouts/" + s.one.RolloutID, http.StatusOK},
+		{http.MethodGet, "/v1/agl/spans?rollout_id=" + s.one.RolloutID, http.StatusOK},
+		{http.MethodGet, "/v1/agl/runs", http.StatusOK},
+		{http.MethodGet, "/v1/agl/models", http.StatusOK},
+		{http.MethodPost, "/v1/agl/rollouts", http.StatusForbidden},
+		{http.MethodPost, "/v1/agl/queues/rollouts/dequeue", http.StatusForbidden},
+		{http.MethodGet, "/v1/agl/queues/rollouts/dequeue", http.StatusForbidden},
+		{http.MethodPost, "/v1/agl/runs", http.StatusForbidden},
+		{http.MethodPost, "/v1/agl/spans", http.StatusForbidden},
+		{http.MethodPost, "/v1/agl/tokens/reader", http.StatusForbidden},
+		{http.MethodDelete, "/v1/agl/models", http.StatusForbidden},
+		{http.MethodPost, "/v1/traces", http.StatusForbidden},
+		{http.MethodPost, "/v1/chat/completions", http.StatusForbidden},
+		{http.MethodPost, "/api/rollouts", http.StatusForbidden},
+		{http.MethodGet, "/metrics", http.StatusForbidden},
+	} {
+		if status, _, answer := ask(t, tt.method, s.url+tt.path, "{}", "Authorization", "Bearer "+token); status != tt.status {
+			t.Errorf("%s %s: %d %s, want %d", tt.method, tt.path, status, answer, tt.status)
+		}
+	}
+}

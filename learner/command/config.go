@@ -46,7 +46,8 @@ type Config struct {
 	Env []string `yaml:"env"`
 	// ServerURL and Token let the trainer reach the server. The token of this
 	// process (AGL_AUTH_TOKEN) is never handed on; give one here that opens no
-	// more than the trainer needs.
+	// more than the trainer needs, such as
+	// [agentlightning/storehttp.Client.ReaderToken].
 	ServerURL string `yaml:"server_url"`
 	Token     string `yaml:"-"`
 	// Limit bounds one update; 0 sets none. Grace is how long a trainer that is
