@@ -80,7 +80,7 @@ type following struct {
 	Published []publication `json:"published,omitempty"`
 
 	settled map[string]bool
-	seen    map[string]followed // not settled
+	seen    map[string]followed // all that started after Floor
 	why     map[string]int      // of those left out since the last step
 }
 
@@ -89,10 +89,10 @@ type publication struct {
 	Time    float64 `json:"time"`
 }
 
-// followed is a rollout that is not settled.
+// followed is a rollout of somebody else.
 type followed struct {
 	start   float64
-	outcome *algorithm.Outcome // nil when it cannot be trained on yet
+	outcome *algorithm.Outcome // nil when it cannot be trained on yet, or any more
 	group   string
 	again   time.Time // when to look again for its reward
 }
@@ -101,8 +101,8 @@ type followed struct {
 // seconds.
 const clockSlack = 60
 
-// pollEvery is the time between looks at what others reported, page how many
-// rollouts one look reads at once.
+// pollEvery is the least time between looks at what others reported; looks take
+// at most a tenth of the time. followPage is how many rollouts one reads at once.
 const (
 	pollEvery  = 250 * time.Millisecond
 	followPage = 500
@@ -177,10 +177,9 @@ func (t *training) follow(ctx context.Context, step int) (gathered, error) {
 	if f.why == nil {
 		f.why = map[string]int{}
 	}
-	tick := time.NewTicker(pollEvery)
-	defer tick.Stop()
 	last, before := time.Now(), 0
 	for {
+		looked := time.Now()
 		if err := t.look(ctx, step-1); err != nil {
 			return gathered{}, err
 		}
@@ -199,10 +198,12 @@ func (t *training) follow(ctx context.Context, step int) (gathered, error) {
 			return gathered{}, fmt.Errorf("no rollout to train on was reported for %v; there are %d of %d, and %v were left out",
 				stall, ready, t.Follow.Rollouts, f.why)
 		}
+		pause := time.NewTimer(max(pollEvery, 9*time.Since(looked)))
 		select {
 		case <-ctx.Done():
+			pause.Stop()
 			return gathered{}, context.Cause(ctx)
-		case <-tick.C:
+		case <-pause.C:
 		}
 	}
 }
