@@ -127,7 +127,7 @@ func (e *Engine) Run(ctx context.Context) (err error) {
 		}
 		e.cfg.Logger.WarnContext(ctx, "engine failed", "again_in", wait, "failures", failures, "err", err)
 		if err := s.stop(ctx); err != nil { // so that calls fail at once, and by name
-			return err
+			e.cfg.Logger.WarnContext(ctx, "the engine that failed is still registered", "err", err)
 		}
 		if err := pause(ctx, wait); err != nil {
 			return nil // it was asked to stop
