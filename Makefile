@@ -50,6 +50,10 @@ bench: ## all benchmarks, ten times, summed up by benchstat
 generate: ## write generated files anew
 	$(GO) generate ./...
 
+.PHONY: ui
+ui: ## build the dashboard, whose files are committed (needs Node 20)
+	cd dashboard/ui && npm ci --no-audit --no-fund && npm run -s build
+
 .PHONY: calc
 calc: ## train the built-in model on the example, about a minute
 	$(GO) run ./examples/calc

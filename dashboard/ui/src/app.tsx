@@ -9,7 +9,13 @@ import { LiveContext } from './parts/livecontext';
 
 const pages = [
   ['/', 'Overview'],
+  ['/runs', 'Runs'],
   ['/rollouts', 'Rollouts'],
+  ['/groups', 'Groups'],
+  ['/resources', 'Resources'],
+  ['/models', 'Models'],
+  ['/workers', 'Workers'],
+  ['/store', 'Store'],
 ] as const;
 
 /** The frame around every page: login, navigation, whether what is shown is live. */

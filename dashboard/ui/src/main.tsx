@@ -32,6 +32,8 @@ const theme = createTheme({
   fontFamily: 'system-ui, -apple-system, "Segoe UI", Roboto, sans-serif',
   fontFamilyMonospace: 'ui-monospace, SFMono-Regular, Menlo, Consolas, monospace',
   cursorType: 'pointer',
+  // A link among words must not be told apart by its colour alone.
+  components: { Anchor: { defaultProps: { underline: 'always' } } },
 });
 
 createRoot(document.getElementById('root')!).render(

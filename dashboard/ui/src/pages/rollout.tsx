@@ -137,6 +137,8 @@ function useGroup(rollout: Rollout): Browsed[] {
       run_id: run,
       group,
       step: member(m, 'agl.step'),
+      // Validation has groups of the same names.
+      mode_in: [rollout.mode ?? 'none'],
       // Members are asked for together; this keeps the search short in a long run.
       from: String(Math.floor(rollout.start_time) - 600),
       to: String(Math.ceil(rollout.start_time) + 600),
@@ -200,7 +202,7 @@ function Head({ rollout, explained, members }: { rollout: Rollout; explained: Ex
         {group !== undefined && run !== undefined && (
           <Fact name="Group">
             <Group gap={6}>
-              <Anchor component={Link} to={`/rollouts?run_id=${encodeURIComponent(run)}&group=${encodeURIComponent(group)}${step === undefined ? '' : `&step=${step}`}`}>
+              <Anchor component={Link} to={`/groups?run=${encodeURIComponent(run)}&group=${encodeURIComponent(group)}${step === undefined ? '' : `&step=${step}`}&mode=${rollout.mode ?? 'none'}`}>
                 {group}
               </Anchor>
               {members.length > 1 && at >= 0 && (

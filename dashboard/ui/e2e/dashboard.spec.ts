@@ -1,0 +1,505 @@
+import AxeBuilder from '@axe-core/playwright';
+import { expect, type Page, test } from '@playwright/test';
+import { Server } from './server';
+
+let server: Server;
+let run: string;
+let rollout: string;
+
+interface Found {
+  items: { rollout_id: string; digest: { reward: number | null } }[];
+  total: number;
+}
+
+test.beforeAll(async () => {
+  server = await Server.start();
+  const runs = await server.call<{ run_id: string; algorithm: string }[]>('v1/agl/runs');
+  run = runs.find((r) => r.algorithm === 'pg')!.run_id;
+  const found = await server.call<Found>(`v1/agl/browse/rollouts?run_id=${run}&mode_in=train&limit=1`);
+  rollout = found.items[0]!.rollout_id;
+});
+
+test.afterAll(async () => {
+  await server.close();
+});
+
+// Whatever a page does, it asks its own server only, and breaks nowhere.
+let wrong: string[];
+test.beforeEach(({ page }) => {
+  wrong = [];
+  page.on('request', (r) => {
+    if (!r.url().startsWith(server.url) && !/^(data|blob):/.test(r.url()) && !allowed.some((o) => r.url().startsWith(o))) wrong.push(`request to ${r.url()}`);
+  });
+  page.on('pageerror', (e) => wrong.push(`error: ${e.message}`));
+  page.on('console', (m) => {
+    if (/Content Security Policy|Warning:|unique "key"/.test(m.text())) wrong.push(`console: ${m.text()}`);
+  });
+});
+let allowed: string[] = [];
+test.afterEach(() => {
+  allowed = [];
+  expect(wrong).toEqual([]);
+});
+
+async function accessible(page: Page): Promise<void> {
+  const { violations } = await new AxeBuilder({ page }).analyze();
+  const grave = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
+  expect(grave.map((v) => `${v.id}: ${v.nodes.map((n) => `${n.target.join(' ')} ${n.failureSummary ?? ''}`).join(' | ')}`)).toEqual([]);
+}
+
+const pages = (): [string, string, RegExp][] => [
+  ['/', 'Overview', /reward went from/],
+  ['/runs', 'Runs', /run-/],
+  [`/runs?run=${run}`, 'Runs', /Smoothing/],
+  [`/runs/${run}`, '', /reward_std/],
+  [`/runs/${run}?tab=samples`, '', /At the beginning/],
+  [`/runs/${run}?tab=checkpoints`, '', /checkpoints\/run/],
+  [`/runs/${run}?tab=config`, '', /group_size/],
+  ['/rollouts', 'Rollouts', /succeeded/],
+  [`/rollouts/${rollout}`, '', /primary:/],
+  [`/rollouts/${rollout}?tab=timeline`, '', /openai.chat.completion/],
+  [`/rollouts/${rollout}?tab=tokens`, '', /mean log-probability/],
+  [`/rollouts/${rollout}?tab=rewards`, '', /the final reward/],
+  [`/rollouts/${rollout}?tab=training`, '', /training row/],
+  [`/rollouts/${rollout}?tab=raw`, '', /curl -s/],
+  [`/groups?run=${run}&step=3`, 'Groups', /groups of step 3/],
+  [`/groups?run=${run}&step=3&group=1`, 'Groups', /advantage/],
+  ['/resources', 'Resources', /main_llm/],
+  ['/models', 'Models', /calc-policy/],
+  ['/workers', 'Workers', /Worker-0/],
+  ['/store', 'Store', /sqlite/],
+  ['/nowhere', '', /There is no such page/],
+];
+
+for (const scheme of ['light', 'dark'] as const) {
+  test(`every page shows its data, ${scheme}, and axe finds nothing serious`, async ({ page }) => {
+    test.setTimeout(240_000);
+    await page.emulateMedia({ colorScheme: scheme, reducedMotion: 'reduce' });
+    for (const [path, title, text] of pages()) {
+      await test.step(path, async () => {
+        await page.goto(server.url + path);
+        if (title !== '') await expect(page.getByRole('heading', { level: 1, name: title })).toBeVisible();
+        await expect(page.getByText(text).first()).toBeVisible();
+        await expect(page.locator('html')).toHaveAttribute('data-mantine-color-scheme', scheme);
+        await accessible(page);
+      });
+    }
+  });
+}
+
+test('every page fits a phone', async ({ page }) => {
+  test.setTimeout(120_000);
+  await page.setViewportSize({ width: 360, height: 740 });
+  for (const [path, , text] of pages()) {
+    await test.step(path, async () => {
+      await page.goto(server.url + path);
+      await expect(page.getByText(text).first()).toBeVisible();
+      expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(360);
+    });
+  }
+  await page.getByRole('button', { name: 'Open the menu' }).click();
+  await page.getByRole('link', { name: 'Rollouts' }).first().click();
+  await expect(page.getByRole('heading', { level: 1, name: 'Rollouts' })).toBeVisible();
+});
+
+test('the overview says whether it learns, and leads on', async ({ page }) => {
+  await page.goto(server.url);
+  const card = page.getByRole('region', { name: 'Is it learning?' });
+  await expect(card.locator('.status').first()).toHaveText(/learned|flat|getting worse/);
+  await expect(card.getByRole('img', { name: /Curves of run/ })).toBeVisible();
+  await card.getByRole('link', { name: new RegExp(run) }).click();
+  await expect(page).toHaveURL(new RegExp(`/runs/${run}`));
+});
+
+test('every sort that is offered is answered, both ways', async ({ page }) => {
+  test.setTimeout(180_000);
+  await page.addInitScript(() => localStorage.setItem('agl-hidden-columns', '[]'));
+  await page.goto(`${server.url}/rollouts?run_id=${run}&step=2`);
+  await expect(page.locator('tr[data-row]').first()).toBeVisible();
+  const headers = page.locator('.grid th button');
+  await expect(headers.first()).toBeVisible();
+  const n = await headers.count();
+  expect(n).toBeGreaterThanOrEqual(18);
+  for (let i = 0; i < n; i++) {
+    for (const order of ['descending', 'ascending']) {
+      const answer = page.waitForResponse((r) => r.url().includes('/browse/rollouts') && r.url().includes('sort_by='));
+      await headers.nth(i).click();
+      expect((await answer).status()).toBe(200);
+      await expect(page.locator('.grid th').nth(i + 1)).toHaveAttribute('aria-sort', order);
+    }
+    await headers.nth(i).click();
+  }
+});
+
+test('sorting by reward puts the best first', async ({ page }) => {
+  await page.goto(`${server.url}/rollouts?run_id=${run}&step=1&sort=-reward`);
+  const cells = page.locator('tr[data-row] td:nth-child(4)');
+  await expect(cells.first()).toHaveText('1');
+  await page.goto(`${server.url}/rollouts?run_id=${run}&step=1&sort=reward`);
+  await expect(cells.first()).toHaveText('0');
+});
+
+test('every filter narrows the list and stands in the address', async ({ page }) => {
+  const total = (await server.call<Found>('v1/agl/browse/rollouts?limit=1')).total;
+  await page.goto(`${server.url}/rollouts`);
+  const summary = page.getByText(/^[\d,]+ rollouts?/);
+  await expect(summary).toHaveText(`${total.toLocaleString('en-GB')} rollouts`);
+  await page.getByRole('searchbox', { name: /Search tasks/ }).fill('apples');
+  await expect(page).toHaveURL(/text=apples/);
+  await expect(page.locator('tr[data-row]').first()).toContainText(/apples/i);
+  await page.getByRole('searchbox', { name: /Search tasks/ }).fill(rollout);
+  await expect(page).toHaveURL(new RegExp(`id=${rollout}`));
+  await expect(summary).toHaveText('1 rollout');
+  await page.getByRole('button', { name: `Remove id ${rollout}` }).click();
+  await expect(summary).toHaveText(`${total.toLocaleString('en-GB')} rollouts`);
+  for (const [filter, want] of [
+    ['status=failed', 0],
+    ['status=succeeded', total],
+    ['mode=test', undefined],
+    ['attempt_status=succeeded', total],
+    [`run_id=${run}&step=2`, 256],
+    [`run_id=${run}&step=2&group=1&mode=train`, 8],
+    ['model=calc', undefined],
+    ['model=nothing', 0],
+    ['worker_id=Worker-0', total],
+    ['worker_id=nobody', 0],
+    ['tag=calc.when', undefined],
+    ['rewarded=true', undefined],
+    ['rewarded=false', 0],
+    ['reward_min=2', 0],
+    ['reward_max=0', undefined],
+    ['problem=no_token_ids', 0],
+    ['resources_id=nothing', 0],
+    ['since=1', 0],
+    ['from=1&to=2', 0],
+  ] as [string, number | undefined][]) {
+    await test.step(filter, async () => {
+      await page.goto(`${server.url}/rollouts?${filter}`);
+      if (want === 0) await expect(page.getByText('No rollout fits')).toBeVisible();
+      else if (want === undefined) await expect(page.locator('tr[data-row]').first()).toBeVisible();
+      else await expect(page.getByText(new RegExp(`^${want.toLocaleString('en-GB')} (rollout|found)`))).toBeVisible();
+    });
+  }
+});
+
+test('filters are set by hand, by keyboard too', async ({ page }) => {
+  await page.goto(`${server.url}/rollouts`);
+  await page.getByRole('button', { name: 'More filters' }).focus();
+  await page.keyboard.press('Enter');
+  await page.getByLabel('Run', { exact: true }).fill(run);
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(new RegExp(`run_id=${run}`));
+  await page.getByLabel('Reward from').fill('1');
+  await page.keyboard.press('Enter');
+  await expect(page).toHaveURL(/reward_min=1/);
+  await page.keyboard.press('Escape');
+  await expect(page.locator('tr[data-row]').first()).toBeVisible();
+});
+
+test('a question without a quick answer is refused with a reason', async ({ page }) => {
+  await page.route('**/browse/rollouts*sort_by=reward*', (route) => route.fulfill({ status: 400, json: { detail: 'sorting by reward looks at no more than 10000 rollouts' } }));
+  await page.goto(`${server.url}/rollouts?sort=-reward`);
+  await expect(page.getByRole('alert')).toContainText('no more than 10000');
+  await page.getByRole('button', { name: 'Sort by the newest instead' }).click();
+  await expect(page.locator('tr[data-row]').first()).toBeVisible();
+});
+
+test('a view is saved and opened again', async ({ page }) => {
+  await page.goto(`${server.url}/rollouts?mode=test`);
+  await page.getByRole('button', { name: 'Views' }).click();
+  await page.getByLabel('Name of this view').fill('the test');
+  await page.getByRole('button', { name: 'Save' }).click();
+  await page.goto(`${server.url}/rollouts`);
+  await page.getByRole('button', { name: 'Views' }).click();
+  await page.getByRole('menuitem', { name: 'the test' }).click();
+  await expect(page).toHaveURL(/mode=test/);
+});
+
+test('scrolling brings the rows of later pages', async ({ page }) => {
+  await page.goto(`${server.url}/rollouts`);
+  await expect(page.locator('tr[data-row]').first()).toBeVisible();
+  await page.locator('.grid').evaluate((el) => el.scrollTo({ top: 36 * 1500 }));
+  await expect(page.locator('tr[aria-rowindex="1510"]')).toContainText(/ro-[0-9a-f]{12}/);
+});
+
+test('tokens are coloured in three ways', async ({ page }) => {
+  await page.goto(`${server.url}/rollouts/${rollout}?tab=tokens`);
+  const tokens = page.locator('.tokens').first().locator('span');
+  await expect(tokens.first()).toBeVisible();
+  await page.getByText('Mask', { exact: true }).click();
+  await expect(tokens.first()).toHaveCSS('background-color', 'rgba(30, 150, 80, 0.25)');
+  await page.getByText('Advantage', { exact: true }).click();
+  await expect(page.getByText(/Advantage of this rollout in its group/)).toBeVisible();
+  await page.getByText('Prompt ids too').click();
+  await expect(page.locator('.tokens .prompt').first()).toContainText('→');
+});
+
+test('a span opens, and the tree is saved', async ({ page }) => {
+  await page.goto(`${server.url}/rollouts/${rollout}?tab=timeline`);
+  await page.getByRole('button', { name: /1 openai.chat.completion/ }).click();
+  await expect(page.getByRole('region', { name: /Span openai/ })).toContainText('response_token_ids');
+  for (const [name, ending] of [
+    [/SVG/, '.svg'],
+    [/DOT/, '.dot'],
+  ] as const) {
+    await page.getByRole('button', { name: 'Save the tree' }).click();
+    const download = page.waitForEvent('download');
+    await page.getByRole('menuitem', { name }).click();
+    expect((await download).suggestedFilename()).toContain(ending);
+  }
+});
+
+test('the members of a group are one click apart', async ({ page }) => {
+  await page.goto(`${server.url}/rollouts/${rollout}`);
+  await expect(page.getByText(/ of 8$/)).toBeVisible();
+  const at = page.url();
+  await page.getByRole('button', { name: /(Next|Previous) rollout of the group/ }).or(page.getByRole('link', { name: /(Next|Previous) rollout of the group/ })).first().click();
+  await expect(page).not.toHaveURL(at);
+  await expect(page.getByText(/ of 8$/)).toBeVisible();
+});
+
+test('links of other dashboards lead to the timeline', async ({ page }) => {
+  await page.goto(`${server.url}/traces?rolloutId=${rollout}`);
+  await expect(page).toHaveURL(new RegExp(`/rollouts/${rollout}\\?tab=timeline`));
+});
+
+test('two runs are compared', async ({ page }) => {
+  await page.goto(`${server.url}/runs`);
+  const boxes = page.getByRole('checkbox', { name: /Compare run-/ });
+  await boxes.nth(0).click();
+  await expect(boxes.nth(0)).toBeChecked();
+  await boxes.nth(1).click();
+  await expect(page.getByRole('heading', { name: 'Compare 2 runs' })).toBeVisible();
+  await expect(page.getByRole('region', { name: 'Differences of the configuration' })).toContainText('algorithm');
+  await page.getByText('Seconds', { exact: true }).click();
+  await expect(page).toHaveURL(/by=time/);
+});
+
+test.describe('actions', () => {
+  let own: Server;
+  test.beforeEach(async () => {
+    own = await Server.start({ empty: true });
+    allowed = [own.url];
+  });
+  test.afterEach(async () => {
+    await own.close();
+  });
+
+  const enqueue = (n: number) => own.call<{ rollout_id: string }[]>('v1/agl/queues/rollouts/enqueue', { rollouts: Array.from({ length: n }, (_, i) => ({ input: `task ${i}` })) });
+  const status = async (id: string) => (await own.call<{ status: string } | null>(`v1/agl/rollouts/${id}`))?.status;
+
+  test('an empty server says what to do', async ({ page }) => {
+    for (const [path, text] of [
+      ['/', 'Nothing has been trained'],
+      ['/rollouts', 'No rollout yet'],
+      ['/runs', 'No run yet'],
+      ['/groups', 'No run yet'],
+      ['/resources', 'No resources yet'],
+      ['/models', 'No model backend is registered'],
+      ['/workers', 'No worker has come by'],
+      ['/store', 'sqlite'],
+    ] as const) {
+      await page.goto(own.url + path);
+      await expect(page.getByText(text).first()).toBeVisible();
+    }
+  });
+
+  test('rollouts are cancelled, retried, exported and deleted, after a question', async ({ page }) => {
+    const made = await enqueue(3);
+    await page.goto(`${own.url}/rollouts`);
+    await page.getByRole('checkbox', { name: `Choose ${made[0]!.rollout_id}` }).check();
+    await page.getByRole('checkbox', { name: `Choose ${made[1]!.rollout_id}` }).check();
+    const bar = page.getByRole('region', { name: 'Actions' });
+    const dialog = page.getByRole('dialog');
+
+    await bar.getByRole('button', { name: 'Cancel' }).click();
+    await dialog.getByRole('button', { name: 'Leave it' }).click();
+    expect(await status(made[0]!.rollout_id)).toBe('queuing');
+
+    await bar.getByRole('button', { name: 'Cancel' }).click();
+    await expect(dialog).toContainText('Cancel 2 rollouts?');
+    await dialog.getByRole('button', { name: 'Cancel' }).click();
+    await expect.poll(() => status(made[1]!.rollout_id)).toBe('cancelled');
+    expect(await status(made[2]!.rollout_id)).toBe('queuing');
+
+    await page.getByRole('checkbox', { name: `Choose ${made[0]!.rollout_id}` }).check();
+    await bar.getByRole('button', { name: 'Retry' }).click();
+    await dialog.getByRole('button', { name: 'Retry' }).click();
+    await expect.poll(() => status(made[0]!.rollout_id)).toBe('requeuing');
+
+    await bar.getByRole('button', { name: /All 3/ }).click();
+    const download = page.waitForEvent('download');
+    await page.getByRole('menuitem', { name: 'Export all' }).click();
+    await dialog.getByRole('button', { name: 'Export' }).click();
+    const text = await (await download).createReadStream().then(async (s) => {
+      let all = '';
+      for await (const part of s) all += String(part);
+      return all;
+    });
+    expect(text.trim().split('\n').map((l) => (JSON.parse(l) as { rollout_id: string }).rollout_id).sort()).toEqual(made.map((m) => m.rollout_id).sort());
+
+    await bar.getByRole('button', { name: /All 3/ }).click();
+    await page.getByRole('menuitem', { name: 'Delete all' }).click();
+    await dialog.getByRole('button', { name: 'Delete' }).click();
+    await expect(page.getByText('No rollout yet')).toBeVisible();
+    expect(await status(made[2]!.rollout_id)).toBeUndefined();
+  });
+
+  test('one rollout is cancelled and deleted on its page', async ({ page }) => {
+    const [one] = await enqueue(1);
+    await page.goto(`${own.url}/rollouts/${one!.rollout_id}`);
+    await page.getByRole('button', { name: 'Cancel' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Cancel' }).click();
+    await expect.poll(() => status(one!.rollout_id)).toBe('cancelled');
+    await page.getByRole('button', { name: 'Delete' }).click();
+    await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
+    await expect(page).toHaveURL(/\/rollouts$/);
+  });
+
+  test('model calls are paused, drained and resumed', async ({ page }) => {
+    const paused = async () => (await own.call<{ paused: boolean }>('proxy/state')).paused;
+    await page.goto(`${own.url}/models`);
+    for (const action of ['Pause', 'Drain']) {
+      await page.getByRole('button', { name: action }).click();
+      await page.getByLabel(/Reason/).fill('new weights');
+      await page.getByRole('dialog').getByRole('button', { name: action }).click();
+      await expect(page.getByText(/Paused: new weights/)).toBeVisible();
+      expect(await paused()).toBe(true);
+      await page.getByRole('button', { name: 'Resume' }).click();
+      await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click();
+      await expect(page.getByText(/^Open\./)).toBeVisible();
+      expect(await paused()).toBe(false);
+    }
+  });
+
+  test('what happens appears by itself, and again after the server was gone', async ({ page }) => {
+    test.setTimeout(120_000);
+    let streams = 0;
+    page.on('request', (r) => (streams += Number(r.url().endsWith('/v1/agl/events'))));
+    await page.goto(`${own.url}/rollouts`);
+    await expect(page.locator('[data-state=live]')).toBeVisible();
+    await enqueue(2);
+    await expect(page.getByText('2 rollouts', { exact: true })).toBeVisible();
+    expect(streams).toBeLessThanOrEqual(2); // React's strict mode starts twice in development only
+    await own.stop();
+    await expect(page.locator('[data-state=retrying]')).toBeVisible();
+    await own.run();
+    await expect(page.locator('[data-state=live]')).toBeVisible({ timeout: 30_000 });
+    await enqueue(1);
+    await expect(page.getByText('3 rollouts', { exact: true })).toBeVisible();
+  });
+
+  test('a busy server does not freeze a page', async ({ page }) => {
+    await page.goto(`${own.url}/rollouts`);
+    await expect(page.locator('[data-state=live]')).toBeVisible();
+    let asked = 0;
+    page.on('request', (r) => (asked += Number(r.url().includes('/v1/agl/'))));
+    await page.evaluate(() => {
+      const w = window as unknown as { longest: number };
+      w.longest = 0;
+      let last = performance.now();
+      const tick = () => {
+        const now = performance.now();
+        w.longest = Math.max(w.longest, now - last);
+        last = now;
+        setTimeout(tick, 10);
+      };
+      tick();
+    });
+    const began = Date.now();
+    let made = 0;
+    while (Date.now() - began < 4000) {
+      await enqueue(2000);
+      made += 2000;
+    }
+    const seconds = (Date.now() - began) / 1000;
+    const longest = await page.evaluate(() => (window as unknown as { longest: number }).longest);
+    console.log(`${Math.round(made / seconds)} changes/s; the page stood still for ${Math.round(longest)} ms at the most and asked ${(asked / seconds).toFixed(1)} times a second`);
+    expect(longest).toBeLessThan(1000);
+    expect(asked / seconds).toBeLessThan(8);
+    await expect(page.getByText(`${made.toLocaleString('en-GB')} rollouts`, { exact: true })).toBeVisible();
+  });
+});
+
+test.describe('with a token', () => {
+  let own: Server;
+  test.beforeAll(async () => {
+    own = await Server.start({ empty: true, args: ['--auth-token', 'secret'] });
+  });
+  test.afterAll(async () => {
+    await own.close();
+  });
+
+  test('the server asks for it, takes it, and forgets it with the tab', async ({ page, context }) => {
+    allowed = [own.url];
+    await page.goto(`${own.url}/rollouts`);
+    const token = page.getByLabel('Token', { exact: true });
+    await accessible(page);
+    await token.fill('wrong');
+    await page.getByRole('button', { name: 'Open' }).click();
+    await expect(page.getByText(/another token/)).toBeVisible();
+    await token.fill('secret');
+    await page.keyboard.press('Enter');
+    await expect(page.getByText('No rollout yet')).toBeVisible();
+    await expect(page.locator('[data-state=live]')).toBeVisible();
+    await page.reload();
+    await expect(page.getByText('No rollout yet')).toBeVisible();
+    expect(await page.evaluate(() => [Object.values(localStorage), document.cookie].join(' '))).not.toContain('secret');
+    await page.getByRole('button', { name: 'Sign out' }).click();
+    await expect(token).toBeVisible();
+    const other = await context.newPage();
+    await other.goto(own.url);
+    await expect(other.getByLabel('Token', { exact: true })).toBeVisible();
+  });
+});
+
+test('the theme is changed by hand and kept', async ({ page }) => {
+  await page.emulateMedia({ colorScheme: 'light' });
+  await page.goto(server.url);
+  const html = page.locator('html');
+  await expect(html).toHaveAttribute('data-mantine-color-scheme', 'light');
+  const button = page.getByRole('button', { name: /Theme is/ });
+  await button.click();
+  await button.click();
+  await expect(html).toHaveAttribute('data-mantine-color-scheme', 'dark');
+  await page.reload();
+  await expect(html).toHaveAttribute('data-mantine-color-scheme', 'dark');
+});
+
+test('it works below another path, behind a proxy that takes the path away', async ({ page }) => {
+  const { createServer, request } = await import('node:http');
+  const proxy = createServer((req, res) => {
+    const inner = request(server.url + (req.url ?? '/').replace(/^\/tools\/agl/, ''), { method: req.method, headers: req.headers }, (got) => {
+      res.writeHead(got.statusCode ?? 502, got.headers);
+      got.pipe(res);
+    });
+    inner.on('error', () => res.destroy());
+    req.pipe(inner);
+    res.on('close', () => inner.destroy());
+  });
+  await new Promise<void>((r) => proxy.listen(0, '127.0.0.1', r));
+  const address = proxy.address();
+  const url = `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}`;
+  allowed = [`${url}/tools/agl/`];
+  await page.goto(`${url}/tools/agl/rollouts/${rollout}`);
+  await expect(page.getByText(/primary:/).first()).toBeVisible();
+  await page.getByRole('link', { name: 'Runs' }).click();
+  await expect(page).toHaveURL(`${url}/tools/agl/runs`);
+  await expect(page.locator('[data-state=live]')).toBeVisible();
+  await page.close();
+  proxy.closeAllConnections();
+  await new Promise((r) => proxy.close(r));
+});
+
+test('the first load is small', async ({ page }) => {
+  let bytes = 0;
+  const sizes: Promise<void>[] = [];
+  page.on('requestfinished', (r) => {
+    if (/\/assets\/|\/$/.test(r.url())) sizes.push(r.sizes().then((s) => void (bytes += s.responseBodySize)));
+  });
+  await page.goto(server.url);
+  await expect(page.getByText(/reward went from/)).toBeVisible();
+  await Promise.all(sizes);
+  console.log(`first load: ${(bytes / 1024).toFixed(0)} KiB gzipped`);
+  expect(bytes).toBeLessThan(450 * 1024);
+});

@@ -1,0 +1,282 @@
+import { Anchor, Group, NumberInput, Select, Stack, Switch, Table, Text } from '@mantine/core';
+import { useMemo } from 'react';
+import { Link, useSearchParams } from 'react-router-dom';
+import { useBrowse, useMetrics, useRuns, useSpans } from '../data';
+import { conversation, type Turn } from '../logic/conversation';
+import { member, number, task } from '../logic/format';
+import { groupAdvantage } from '../logic/tokens';
+import { Card, Empty, Failed, Loading, PageTitle, Status } from '../parts/bits';
+import { Chart } from '../parts/chart';
+import type { Browsed } from '../types';
+
+export function Component() {
+  const runs = useRuns();
+  const [q, setQ] = useSearchParams();
+  // Runs that learn by comparing come first; others have no groups.
+  const run = q.get('run') ?? runs.data?.find((r) => /^(pg|grpo|ppo|rl)/.test(r.algorithm))?.run_id ?? runs.data?.[0]?.run_id;
+  const metrics = useMetrics(run);
+  const last = metrics.data?.at(-1)?.step;
+  const step = q.get('step') ?? (last === undefined ? undefined : String(last));
+  const group = q.get('group');
+  const mode = q.get('mode');
+  const set = (values: Record<string, string | null>) =>
+    setQ(
+      (old) => {
+        const next = new URLSearchParams(old);
+        for (const [k, v] of Object.entries(values)) {
+          if (v === null) next.delete(k);
+          else next.set(k, v);
+        }
+        return next;
+      },
+      { replace: true },
+    );
+  if (runs.error) return <Failed error={runs.error} />;
+  if (runs.isPending) return <Loading what="the runs" />;
+  if (run === undefined) return <Empty title="No run yet">Groups are rollouts of one task that a run compares with one another.</Empty>;
+  return (
+    <Stack>
+      <PageTitle>Groups</PageTitle>
+      <Group align="end">
+        <Select label="Run" data={runs.data.map((r) => ({ value: r.run_id, label: `${r.algorithm} ${r.run_id}` }))} value={run} onChange={(v) => v !== null && setQ({ run: v })} searchable allowDeselect={false} w={280} />
+        <NumberInput label="Step" value={step === undefined ? '' : Number(step)} min={0} max={last} onChange={(v) => set({ step: String(v), group: null })} w={120} />
+      </Group>
+      {step !== undefined && group !== null ? <One run={run} step={step} group={group} mode={mode} back={() => set({ group: null, mode: null })} /> : step !== undefined ? <OfStep run={run} step={step} /> : <Empty title="This run has no step yet" />}
+    </Stack>
+  );
+}
+
+function byMember(a: Browsed, b: Browsed): number {
+  return Number(member(a.metadata, 'agl.member') ?? 0) - Number(member(b.metadata, 'agl.member') ?? 0);
+}
+
+interface Row {
+  name: string;
+  mode: string;
+  members: Browsed[];
+  mean: number | null;
+  spread: number | null;
+}
+
+/** Groups of a list of rollouts, those that teach the most first. */
+function groupsOf(items: Browsed[]): Row[] {
+  const found = new Map<string, Browsed[]>();
+  for (const r of items) {
+    const name = member(r.metadata, 'agl.group');
+    if (name === undefined) continue;
+    // Validation has groups of the same names as training.
+    const key = `${r.mode ?? 'none'} ${name}`;
+    const list = found.get(key);
+    if (list) list.push(r);
+    else found.set(key, [r]);
+  }
+  return [...found]
+    .map(([key, members]) => {
+      const [mode = '', ...rest] = key.split(' ');
+      const name = rest.join(' ');
+      const rewards = members.map((m) => m.digest.reward).filter((x): x is number => x !== null);
+      const mean = rewards.length === 0 ? null : rewards.reduce((a, b) => a + b, 0) / rewards.length;
+      const spread = mean === null ? null : Math.sqrt(rewards.reduce((a, b) => a + (b - mean) ** 2, 0) / rewards.length);
+      return { name, mode, members: members.sort(byMember), mean, spread };
+    })
+    .sort((a, b) => (b.spread ?? -1) - (a.spread ?? -1) || Number(a.name) - Number(b.name));
+}
+
+/** A reward as a box whose shade says how it compares; the number is its title. */
+function Rewards({ members, link }: { members: Browsed[]; link?: boolean }) {
+  const values = members.map((m) => m.digest.reward).filter((x): x is number => x !== null);
+  const low = Math.min(...values);
+  const high = Math.max(...values);
+  return (
+    <span style={{ display: 'inline-flex', gap: 3 }}>
+      {members.map((m) => {
+        const r = m.digest.reward;
+        const share = r === null ? 0 : high > low ? (r - low) / (high - low) : Math.min(1, Math.max(0, r));
+        const box = (
+          <span
+            className="num"
+            style={{ minWidth: 30, padding: '0 4px', textAlign: 'center', borderRadius: 3, border: '1px solid var(--mantine-color-default-border)', background: r === null ? undefined : `rgba(30,150,80,${(share * 0.45).toFixed(2)})` }}
+          >
+            {number(r, 2)}
+          </span>
+        );
+        return link ? (
+          <Link key={m.rollout_id} to={`/rollouts/${encodeURIComponent(m.rollout_id)}`} style={{ color: 'inherit', textDecoration: 'none' }} aria-label={`Rollout ${m.rollout_id}, reward ${number(r)}`}>
+            {box}
+          </Link>
+        ) : (
+          <span key={m.rollout_id}>{box}</span>
+        );
+      })}
+    </span>
+  );
+}
+
+function OfStep({ run, step }: { run: string; step: string }) {
+  const found = useBrowse({ run_id: run, step }, 1000);
+  const rows = useMemo(() => groupsOf(found.data?.items ?? []), [found.data]);
+  if (found.error) return <Failed error={found.error} />;
+  if (found.isPending) return <Loading what="the groups" />;
+  if (rows.length === 0) return <Empty title={`Step ${step} has no groups`}>{found.data.complete ? '' : 'Only the newest rollouts were looked at; choose a later step.'}</Empty>;
+  const constant = rows.filter((r) => r.spread !== null && r.spread < 1e-9).length;
+  return (
+    <Card title={`${rows.length} groups of step ${step}`} right={<Text size="sm">{constant} with one reward for all: they teach nothing</Text>}>
+      <div style={{ overflowX: 'auto' }} tabIndex={0} role="region" aria-label="Groups, scrolls">
+        <Table>
+          <Table.Thead>
+            <Table.Tr>
+              <Table.Th>Group</Table.Th>
+              <Table.Th>Task</Table.Th>
+              <Table.Th className="num">Mean</Table.Th>
+              <Table.Th className="num">Spread</Table.Th>
+              <Table.Th>Rewards of the members</Table.Th>
+            </Table.Tr>
+          </Table.Thead>
+          <Table.Tbody>
+            {rows.map((r) => (
+              <Table.Tr key={`${r.mode} ${r.name}`}>
+                <Table.Td>
+                  <Anchor component={Link} to={`/groups?run=${encodeURIComponent(run)}&step=${step}&group=${encodeURIComponent(r.name)}&mode=${r.mode}`}>
+                    {r.name}
+                  </Anchor>
+                  {r.mode !== 'train' && ` (${r.mode})`}
+                </Table.Td>
+                <Table.Td style={{ maxWidth: 420 }} className="one-line">
+                  {task(r.members[0]!.input, 120)}
+                </Table.Td>
+                <Table.Td className="num">{number(r.mean)}</Table.Td>
+                <Table.Td className="num">{number(r.spread)}</Table.Td>
+                <Table.Td>
+                  <Rewards members={r.members} link />
+                </Table.Td>
+              </Table.Tr>
+            ))}
+          </Table.Tbody>
+        </Table>
+      </div>
+    </Card>
+  );
+}
+
+function One({ run, step, group, mode, back }: { run: string; step: string; group: string; mode: string | null; back: () => void }) {
+  const found = useBrowse({ run_id: run, step, group, mode_in: mode === null ? undefined : [mode] }, 200);
+  const [q, setQ] = useSearchParams();
+  const onlyNew = q.get('same') !== 'yes';
+  const members = useMemo(() => [...(found.data?.items ?? [])].sort(byMember), [found.data]);
+  if (found.error) return <Failed error={found.error} />;
+  if (found.isPending) return <Loading what="the group" />;
+  if (members.length === 0) return <Empty title={`Step ${step} has no group ${group}`} />;
+  const rewards = members.map((m) => m.digest.reward);
+  return (
+    <Stack>
+      <Card
+        title={`Group ${group} of step ${step}`}
+        right={
+          <Group>
+            <Switch
+              label="Show what all have in common"
+              checked={!onlyNew}
+              onChange={(e) =>
+                setQ(
+                  (old) => {
+                    const next = new URLSearchParams(old);
+                    next.set('same', e.currentTarget.checked ? 'yes' : 'no');
+                    return next;
+                  },
+                  { replace: true },
+                )
+              }
+            />
+            <Anchor component="button" type="button" onClick={back}>
+              All groups of the step
+            </Anchor>
+          </Group>
+        }
+      >
+        <Text fw={500} mb="xs">
+          {task(members[0]!.input, 600)}
+        </Text>
+        <Rewards members={members} link />
+      </Card>
+      <SameTask run={run} of={members[0]!} />
+      <div style={{ display: 'grid', gridAutoFlow: 'column', gridAutoColumns: 'minmax(260px, 1fr)', gap: 12, overflowX: 'auto' }} tabIndex={0} role="region" aria-label="Members side by side, scrolls">
+        {members.map((m, i) => (
+          <Member key={m.rollout_id} of={m} first={i === 0 ? undefined : members[0]!} advantage={groupAdvantage(rewards, i)} onlyNew={onlyNew} />
+        ))}
+      </div>
+    </Stack>
+  );
+}
+
+function said(t: Turn): string {
+  if (t.message) return [t.message.role, ...t.message.parts.map((p) => (p.type === 'text' ? p.text : p.type)), ...t.message.toolCalls.map((c) => `${c.name}(${c.arguments})`)].join(' ');
+  return t.text ?? (t.rewards ?? []).map(([n, v]) => `${n} ${v}`).join(' ');
+}
+
+/** One member; what it says unlike the first member is marked. */
+function Member({ of, first, advantage, onlyNew }: { of: Browsed; first: Browsed | undefined; advantage: number | null; onlyNew: boolean }) {
+  const own = useSpans(of.rollout_id, of.attempt?.attempt_id);
+  const other = useSpans((first ?? of).rollout_id, (first ?? of).attempt?.attempt_id);
+  const turns = useMemo(() => conversation(own.spans), [own.spans]);
+  const theirs = useMemo(() => new Set(conversation(other.spans).map(said)), [other.spans]);
+  return (
+    <Card
+      label={`Member ${of.rollout_id}`}
+      title={
+        <Anchor component={Link} to={`/rollouts/${encodeURIComponent(of.rollout_id)}`} className="mono">
+          {of.rollout_id}
+        </Anchor>
+      }
+    >
+      <Text size="sm" mb="xs">
+        Reward {number(of.digest.reward)}, advantage {number(advantage)} <Status value={of.status} />
+      </Text>
+      {own.error && <Failed error={own.error} />}
+      {turns
+        .filter((t) => !(onlyNew && t.message?.role === 'user'))
+        .map((t) => {
+          const text = said(t);
+          const unlike = first !== undefined && !theirs.has(text);
+          return (
+            <div key={t.key} className="turn" data-role={t.message?.role ?? t.kind} style={{ background: unlike ? 'rgba(224, 160, 30, 0.16)' : undefined }}>
+              <Text size="xs" c="dimmed">
+                {t.message?.role ?? t.kind}
+                {unlike && ' · unlike the first'}
+              </Text>
+              <div className="said mono">{text.replace(/^(user|assistant|tool|system) /, '')}</div>
+            </div>
+          );
+        })}
+    </Card>
+  );
+}
+
+/** How the same task went at other steps of the run. */
+function SameTask({ run, of }: { run: string; of: Browsed }) {
+  const id = typeof of.input === 'object' && of.input !== null ? (of.input as Record<string, unknown>)['id'] : undefined;
+  // The id of a task, or else its words, finds it among the others.
+  const text = typeof id === 'string' ? JSON.stringify(id) : task(of.input, 80).replace(/…$/, '');
+  const found = useBrowse({ run_id: run, text, mode_in: of.mode === null ? undefined : [of.mode] }, 1000);
+  const points = useMemo(() => {
+    const bySteps = new Map<number, number[]>();
+    for (const r of found.data?.items ?? []) {
+      const step = Number(member(r.metadata, 'agl.step'));
+      if (r.digest.reward === null || !Number.isFinite(step)) continue;
+      const list = bySteps.get(step);
+      if (list) list.push(r.digest.reward);
+      else bySteps.set(step, [r.digest.reward]);
+    }
+    return [...bySteps].sort((a, b) => a[0] - b[0]).map(([step, list]) => ({ step, mean: list.reduce((a, b) => a + b, 0) / list.length }));
+  }, [found.data]);
+  return (
+    <Card title="The same task across steps">
+      {found.error ? (
+        <Failed error={found.error} />
+      ) : points.length < 2 ? (
+        <Text c="dimmed">{points.length === 1 ? `Only step ${points[0]!.step} had this task; the mean reward was ${number(points[0]!.mean)}.` : 'No rewarded rollout of it.'}</Text>
+      ) : (
+        <Chart x={points.map((p) => p.step)} lines={[{ label: 'mean reward', values: points.map((p) => p.mean) }]} height={140} label="Mean reward of this task by step" />
+      )}
+    </Card>
+  );
+}

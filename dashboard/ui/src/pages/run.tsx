@@ -1,0 +1,281 @@
+import { Alert, Anchor, Grid, Group, List, SimpleGrid, Stack, Table, Tabs, Text } from '@mantine/core';
+import { useQuery } from '@tanstack/react-query';
+import { useMemo } from 'react';
+import { Link, useParams, useSearchParams } from 'react-router-dom';
+import { get } from '../api';
+import { useBrowse, useCheckpoint, useMetrics, useResources, useRun } from '../data';
+import { candidatesOf } from '../logic/candidates';
+import { duration, moment, number, task, words } from '../logic/format';
+import { hints, keysOf, mainKeys, series, shorten, smooth, verdict } from '../logic/verdict';
+import { Card, Empty, Failed, Figure, ID, Json, Loading, PageTitle, Status, When } from '../parts/bits';
+import { Candidates } from '../parts/candidates';
+import { Chart, type Line } from '../parts/chart';
+import { useNow } from '../parts/now';
+import type { Browsed, Checkpoint, Run } from '../types';
+
+export function Component() {
+  const { id = '' } = useParams();
+  const run = useRun(id);
+  if (run.error) return <Failed error={run.error} retry={() => void run.refetch()} />;
+  if (run.isPending) return <Loading what="the run" />;
+  if (run.data === null) {
+    return (
+      <Empty title={`There is no run ${id}`}>
+        <Anchor component={Link} to="/runs">
+          All runs
+        </Anchor>
+      </Empty>
+    );
+  }
+  return <Shown key={id} run={run.data} />;
+}
+
+function Shown({ run }: { run: Run }) {
+  const [q, setQ] = useSearchParams();
+  const metrics = useMetrics(run.run_id);
+  const now = useNow();
+  const raw = useMemo(() => metrics.data ?? [], [metrics.data]);
+  const points = useMemo(() => shorten(raw), [raw]);
+  const v = verdict(points, run.status === 'running');
+  const why = hints(points, run.run_id);
+  const last = points.at(-1);
+  const { goal, validation } = mainKeys(points);
+  const x = points.map((p) => p.step);
+  const lines: Line[] = [goal, validation].filter((k): k is string => k !== undefined).map((k, i) => ({ label: words(k), values: points.map((p) => p.values[k] ?? null), dash: i === 1 }));
+  const rate = last?.values['sampled_tokens'] !== undefined && last.values['seconds'] ? last.values['sampled_tokens'] / last.values['seconds'] : undefined;
+  return (
+    <Stack>
+      <PageTitle
+        right={
+          <Anchor component={Link} to={`/runs?run=${encodeURIComponent(run.run_id)}`} size="sm">
+            Compare with others
+          </Anchor>
+        }
+      >
+        <Group gap="xs">
+          {run.algorithm} <ID value={run.run_id} /> <Status value={run.status} size="lg" />
+        </Group>
+      </PageTitle>
+      {run.error !== '' && (
+        <Alert color="red" title="The run failed" role="alert">
+          {run.error}
+        </Alert>
+      )}
+      <Card
+        label="Is it learning?"
+        title={
+          <Group gap="xs">
+            Is it learning? <Status value={v.word} size="lg" />
+          </Group>
+        }
+      >
+        <Text mb="xs">{v.sentence}</Text>
+        {why.length > 0 && (
+          <Alert color={why[0]!.severity === 'bad' ? 'red' : 'yellow'} mb="xs" title={v.word.startsWith('learn') ? 'What holds it back' : 'Why not'}>
+            <List size="sm">
+              {why.map((h) => (
+                <List.Item key={h.text}>
+                  {h.text}{' '}
+                  {h.filter && (
+                    <Anchor component={Link} to={`/rollouts?${new URLSearchParams(h.filter).toString()}`} size="sm">
+                      Show them
+                    </Anchor>
+                  )}
+                </List.Item>
+              ))}
+            </List>
+          </Alert>
+        )}
+        {metrics.error ? <Failed error={metrics.error} /> : lines.length > 0 && <Chart x={x} lines={lines} label="Reward by step" sync="run" />}
+        <SimpleGrid cols={{ base: 2, sm: 4, lg: 6 }} mt="sm">
+          <Figure label="Step" value={last ? number(last.step) : '–'} />
+          <Figure label="Took" value={duration((run.end_time ?? now) - run.start_time)} />
+          <Figure label="Seed" value={String(run.seed)} />
+          <Figure label="Tokens / s" value={number(rate)} hint="Sampled tokens of the last step by its seconds" />
+          <Figure label="Rollouts" value="Open" to={`/rollouts?run_id=${encodeURIComponent(run.run_id)}`} />
+          <Figure label="Groups" value="Open" to={`/groups?run=${encodeURIComponent(run.run_id)}`} />
+        </SimpleGrid>
+      </Card>
+      <Tabs
+        value={q.get('tab') ?? 'metrics'}
+        onChange={(t) =>
+          setQ(
+            (old) => {
+              const next = new URLSearchParams(old);
+              next.set('tab', t ?? 'metrics');
+              return next;
+            },
+            { replace: true },
+          )
+        }
+        keepMounted={false}
+      >
+        <Tabs.List aria-label="What to see of the run">
+          <Tabs.Tab value="metrics">All metrics</Tabs.Tab>
+          <Tabs.Tab value="samples">Samples</Tabs.Tab>
+          <Tabs.Tab value="checkpoints">Checkpoints</Tabs.Tab>
+          <Tabs.Tab value="resources">Resources</Tabs.Tab>
+          <Tabs.Tab value="config">Configuration</Tabs.Tab>
+        </Tabs.List>
+        <Tabs.Panel value="metrics" pt="sm">
+          <Grid>
+            {keysOf(raw)
+              .filter((k) => series(raw, k).length > 1)
+              .map((k) => {
+                const values = raw.map((p) => p.values[k] ?? null);
+                return (
+                  <Grid.Col key={k} span={{ base: 12, sm: 6, xl: 4 }}>
+                    <Card title={k}>
+                      <Chart
+                        x={x}
+                        lines={raw.length > 50 ? [{ label: 'measured', values, faint: true }, { label: 'smoothed', values: smooth(values, 0.8), colour: '#1c7ed6' }] : [{ label: k, values }]}
+                        height={150}
+                        label={`${k} by step`}
+                        sync="run"
+                      />
+                    </Card>
+                  </Grid.Col>
+                );
+              })}
+          </Grid>
+          {raw.length === 0 && <Empty title="No metrics yet" />}
+        </Tabs.Panel>
+        <Tabs.Panel value="samples" pt="sm">
+          <Samples run={run} />
+        </Tabs.Panel>
+        <Tabs.Panel value="checkpoints" pt="sm">
+          <Checkpoints run={run} />
+        </Tabs.Panel>
+        <Tabs.Panel value="resources" pt="sm">
+          <Published run={run} />
+        </Tabs.Panel>
+        <Tabs.Panel value="config" pt="sm">
+          <Json value={run.config} label="Configuration" />
+        </Tabs.Panel>
+      </Tabs>
+    </Stack>
+  );
+}
+
+/** What the agent did at the beginning and what it does now. */
+function Samples({ run }: { run: Run }) {
+  const early = useBrowse({ run_id: run.run_id, sort_by: 'start_time', sort_order: 'asc', rewarded: 'true' }, 8);
+  const late = useBrowse({ run_id: run.run_id, sort_by: 'start_time', sort_order: 'desc', rewarded: 'true' }, 8);
+  return (
+    <SimpleGrid cols={{ base: 1, md: 2 }}>
+      {(
+        [
+          ['At the beginning', early],
+          ['Now', late],
+        ] as const
+      ).map(([title, found]) => (
+        <Card key={title} title={title}>
+          {found.error ? <Failed error={found.error} /> : <SampleTable items={found.data?.items ?? []} />}
+        </Card>
+      ))}
+    </SimpleGrid>
+  );
+}
+
+function SampleTable({ items }: { items: Browsed[] }) {
+  if (items.length === 0) return <Text c="dimmed">No rewarded rollout.</Text>;
+  return (
+    <Table layout="fixed">
+      <Table.Thead>
+        <Table.Tr>
+          <Table.Th>Task</Table.Th>
+          <Table.Th w={60}>Step</Table.Th>
+          <Table.Th w={70} className="num">
+            Reward
+          </Table.Th>
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>
+        {items.map((r) => (
+          <Table.Tr key={r.rollout_id}>
+            <Table.Td className="one-line">
+              <Anchor component={Link} to={`/rollouts/${encodeURIComponent(r.rollout_id)}`} size="sm">
+                {task(r.input, 120)}
+              </Anchor>
+            </Table.Td>
+            <Table.Td>{String((r.metadata?.['agl.step'] as number | undefined) ?? '–')}</Table.Td>
+            <Table.Td className="num">{number(r.digest.reward)}</Table.Td>
+          </Table.Tr>
+        ))}
+      </Table.Tbody>
+    </Table>
+  );
+}
+
+function Checkpoints({ run }: { run: Run }) {
+  const all = useQuery({ queryKey: ['run', run.run_id, 'checkpoints'], queryFn: ({ signal }) => get<Checkpoint[]>(`v1/agl/runs/${encodeURIComponent(run.run_id)}/checkpoints`, signal) });
+  const latest = useCheckpoint(run.run_id);
+  const candidates = useMemo(() => candidatesOf(latest.data?.state), [latest.data]);
+  if (all.error) return <Failed error={all.error} />;
+  if (all.isPending) return <Loading what="the checkpoints" />;
+  if (all.data.length === 0) return <Empty title="No checkpoint yet">The run goes on from its beginning when it is resumed.</Empty>;
+  const best = all.data.reduce<number | null>((a, c) => (c.score !== null && (a === null || c.score > a) ? c.score : a), null);
+  return (
+    <Stack>
+      {candidates.length > 0 && (
+        <Card title={`Candidates (${candidates.length})`}>
+          <Candidates list={candidates} />
+        </Card>
+      )}
+      <Table>
+        <Table.Thead>
+          <Table.Tr>
+            <Table.Th className="num">Step</Table.Th>
+            <Table.Th className="num">Score</Table.Th>
+            <Table.Th>When</Table.Th>
+            <Table.Th>Weights</Table.Th>
+          </Table.Tr>
+        </Table.Thead>
+        <Table.Tbody>
+          {all.data.map((c) => (
+            <Table.Tr key={c.step}>
+              <Table.Td className="num">{c.step}</Table.Td>
+              <Table.Td className="num">
+                {number(c.score)} {c.score !== null && c.score === best && <Status value="best" />}
+              </Table.Td>
+              <Table.Td>{moment(c.time)}</Table.Td>
+              <Table.Td className="mono">{c.path === '' ? '–' : c.path}</Table.Td>
+            </Table.Tr>
+          ))}
+        </Table.Tbody>
+      </Table>
+      <Json value={latest.data?.state ?? null} label="State of the latest checkpoint" />
+    </Stack>
+  );
+}
+
+function Published({ run }: { run: Run }) {
+  const resources = useResources();
+  if (resources.error) return <Failed error={resources.error} />;
+  const during = (resources.data?.items ?? []).filter((r) => r.update_time >= run.start_time && (run.end_time === null || r.update_time <= run.end_time));
+  if (during.length === 0) return <Empty title="Nothing was published while this run went on" />;
+  return (
+    <Table>
+      <Table.Thead>
+        <Table.Tr>
+          <Table.Th>Resources</Table.Th>
+          <Table.Th className="num">Version</Table.Th>
+          <Table.Th>When</Table.Th>
+        </Table.Tr>
+      </Table.Thead>
+      <Table.Tbody>
+        {during.map((r) => (
+          <Table.Tr key={r.resources_id}>
+            <Table.Td>
+              <ID value={r.resources_id} to={`/resources/${encodeURIComponent(r.resources_id)}`} />
+            </Table.Td>
+            <Table.Td className="num">{r.version}</Table.Td>
+            <Table.Td>
+              <When t={r.update_time} />
+            </Table.Td>
+          </Table.Tr>
+        ))}
+      </Table.Tbody>
+    </Table>
+  );
+}

@@ -1,0 +1,186 @@
+import { Anchor, Checkbox, Group, Select, SegmentedControl, Slider, Stack, Table, Text } from '@mantine/core';
+import { useQueries } from '@tanstack/react-query';
+import { useMemo } from 'react';
+import { Link, useSearchParams } from 'react-router-dom';
+import { metricsQuery, useRuns } from '../data';
+import { differences } from '../logic/diff';
+import { duration, number, oneLine, words } from '../logic/format';
+import { keysOf, mainKeys, shorten, smooth } from '../logic/verdict';
+import { Card, Empty, Failed, Loading, PageTitle, Status, When } from '../parts/bits';
+import { Chart, type Line, palette } from '../parts/chart';
+import { useNow } from '../parts/now';
+
+/** So many curves one can still tell apart. */
+const mostCompared = 8;
+
+export function Component() {
+  const runs = useRuns();
+  const [q, setQ] = useSearchParams();
+  const chosen = q.getAll('run').slice(0, mostCompared);
+  const now = useNow();
+  const choose = (id: string) =>
+    setQ(
+      (old) => {
+        const next = new URLSearchParams(old);
+        const rest = next.getAll('run').filter((r) => r !== id);
+        const had = next.getAll('run').includes(id);
+        next.delete('run');
+        rest.forEach((r) => next.append('run', r));
+        if (!had) next.append('run', id);
+        return next;
+      },
+      { replace: true },
+    );
+  if (runs.error) return <Failed error={runs.error} retry={() => void runs.refetch()} />;
+  if (runs.isPending) return <Loading what="the runs" />;
+  return (
+    <Stack>
+      <PageTitle>Runs</PageTitle>
+      {chosen.length > 0 && <Compare ids={chosen} />}
+      {runs.data.length === 0 ? (
+        <Empty title="No run yet">
+          Start the example with <code>go run ./examples/calc</code>.
+        </Empty>
+      ) : (
+        <div className="grid" tabIndex={0} role="region" aria-label="Runs, scrolls">
+          <table style={{ tableLayout: 'auto' }}>
+            <thead>
+              <tr>
+                <th scope="col">Compare</th>
+                <th scope="col">Run</th>
+                <th scope="col">Algorithm</th>
+                <th scope="col">Status</th>
+                <th scope="col" className="num">
+                  Seed
+                </th>
+                <th scope="col">Started</th>
+                <th scope="col" className="num">
+                  Took
+                </th>
+                <th scope="col">Error</th>
+              </tr>
+            </thead>
+            <tbody>
+              {runs.data.map((r) => (
+                <tr key={r.run_id} data-row>
+                  <td>
+                    <Checkbox size="xs" aria-label={`Compare ${r.run_id}`} checked={chosen.includes(r.run_id)} disabled={!chosen.includes(r.run_id) && chosen.length >= mostCompared} onChange={() => choose(r.run_id)} />
+                  </td>
+                  <td>
+                    <Anchor component={Link} to={`/runs/${encodeURIComponent(r.run_id)}`} className="mono">
+                      {r.run_id}
+                    </Anchor>
+                  </td>
+                  <td>{r.algorithm}</td>
+                  <td>
+                    <Status value={r.status} />
+                  </td>
+                  <td className="num">{r.seed}</td>
+                  <td>
+                    <When t={r.start_time} />
+                  </td>
+                  <td className="num">{duration((r.end_time ?? now) - r.start_time)}</td>
+                  <td title={r.error}>{oneLine(r.error, 60)}</td>
+                </tr>
+              ))}
+            </tbody>
+          </table>
+        </div>
+      )}
+    </Stack>
+  );
+}
+
+function Compare({ ids }: { ids: string[] }) {
+  const [q, setQ] = useSearchParams();
+  const runs = useRuns();
+  const metrics = useQueries({ queries: ids.map((id) => metricsQuery(id)) });
+  const data = metrics.map((m) => m.data);
+  const named = ids.join(' ');
+  const stamp = metrics.map((m) => m.dataUpdatedAt).join(' ');
+  const set = (name: string, value: string) =>
+    setQ(
+      (old) => {
+        const next = new URLSearchParams(old);
+        next.set(name, value);
+        return next;
+      },
+      { replace: true },
+    );
+  const by = q.get('by') === 'time' ? 'time' : 'step';
+  const factor = Math.min(0.95, Math.max(0, Number(q.get('smooth') ?? 0) || 0));
+  const drawn = useMemo(() => {
+    const all = data.map((m) => shorten(m ?? []));
+    const keys = [...new Set(all.flatMap((m) => keysOf(m)))].sort();
+    const wanted = q.get('metric');
+    const key = wanted !== null && keys.includes(wanted) ? wanted : (all.map((m) => mainKeys(m).goal).find((k) => k !== undefined) ?? keys[0]);
+    if (key === undefined) return { keys, key: undefined, x: [], lines: [] as Line[] };
+    const at = (m: { step: number; time: number }, i: number) => (by === 'step' ? m.step : m.time - (all[i]![0]?.time ?? 0));
+    const x = [...new Set(all.flatMap((m, i) => m.filter((p) => p.values[key] !== undefined).map((p) => at(p, i))))].sort((a, b) => a - b);
+    const index = new Map(x.map((v, i) => [v, i]));
+    const lines = all.flatMap((m, i): Line[] => {
+      const values: (number | null)[] = new Array<number | null>(x.length).fill(null);
+      for (const p of m) if (p.values[key] !== undefined) values[index.get(at(p, i))!] = p.values[key];
+      const colour = palette[i % palette.length];
+      if (factor === 0) return [{ label: ids[i]!, values, colour }];
+      return [
+        { label: `${ids[i]!} as measured`, values, colour, faint: true },
+        { label: ids[i]!, values: smooth(values, factor), colour },
+      ];
+    });
+    return { keys, key, x, lines };
+    // stamp stands for data, which is a new list every time
+    // eslint-disable-next-line react-hooks/exhaustive-deps
+  }, [stamp, q, by, factor, named]);
+  const chosen = ids.map((id) => runs.data?.find((r) => r.run_id === id));
+  const diff = differences(chosen.map((r) => ({ algorithm: r?.algorithm, seed: r?.seed, ...(r?.config ?? {}) })));
+  return (
+    <Card title={ids.length === 1 ? `Curve of ${ids[0]!}` : `Compare ${ids.length} runs`} label="Compare runs">
+      <Group mb="sm" gap="md" align="end">
+        <Select label="Metric" data={drawn.keys.map((k) => ({ value: k, label: words(k) }))} value={drawn.key ?? null} onChange={(v) => v !== null && set('metric', v)} searchable w={240} allowDeselect={false} />
+        <SegmentedControl aria-label="Over" value={by} onChange={(v) => set('by', v)} data={[{ value: 'step', label: 'Steps' }, { value: 'time', label: 'Seconds' }]} />
+        <div style={{ width: 180 }}>
+          <Text size="sm" id="smoothing">
+            Smoothing {factor}
+          </Text>
+          <Slider min={0} max={0.95} step={0.05} value={factor} onChange={(v) => set('smooth', String(v))} thumbLabel="Smoothing" aria-labelledby="smoothing" />
+        </div>
+      </Group>
+      {metrics.some((m) => m.error) && <Failed error={metrics.find((m) => m.error)!.error} />}
+      {drawn.key === undefined ? <Text c="dimmed">These runs have recorded no metrics yet.</Text> : <Chart x={drawn.x} lines={drawn.lines} height={300} label={`${words(drawn.key)} by ${by}`} />}
+      {ids.length > 1 && (
+        <>
+          <Text fw={600} mt="sm">
+            What differs in their configuration
+          </Text>
+          {diff.length === 0 ? (
+            <Text c="dimmed">Nothing.</Text>
+          ) : (
+            <div style={{ overflowX: 'auto' }} tabIndex={0} role="region" aria-label="Differences of the configuration">
+              <Table>
+                <Table.Thead>
+                  <Table.Tr>
+                    <Table.Th>Setting</Table.Th>
+                    {ids.map((id) => (
+                      <Table.Th key={id}>{id}</Table.Th>
+                    ))}
+                  </Table.Tr>
+                </Table.Thead>
+                <Table.Tbody>
+                  {diff.map((d) => (
+                    <Table.Tr key={d.path}>
+                      <Table.Td className="mono">{d.path}</Table.Td>
+                      {d.values.map((v, i) => (
+                        <Table.Td key={ids[i]}>{v === undefined ? '–' : typeof v === 'number' ? number(v, 6) : oneLine(v, 80)}</Table.Td>
+                      ))}
+                    </Table.Tr>
+                  ))}
+                </Table.Tbody>
+              </Table>
+            </div>
+          )}
+        </>
+      )}
+    </Card>
+  );
+}

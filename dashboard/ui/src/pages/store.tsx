@@ -1,0 +1,70 @@
+import { Alert, SimpleGrid, Stack, Text } from '@mantine/core';
+import { useMemo } from 'react';
+import { useCapabilities, useMetricsText, useOverview, useStatistics } from '../data';
+import { bytes, duration, number } from '../logic/format';
+import { quantile, samples, sum } from '../logic/prometheus';
+import { Card, Failed, Figure, Loading, PageTitle } from '../parts/bits';
+import { Chart } from '../parts/chart';
+import { useHistory } from '../parts/history';
+
+export function Component() {
+  const statistics = useStatistics();
+  const capabilities = useCapabilities();
+  const overview = useOverview();
+  const metrics = useMetricsText();
+  const list = useMemo(() => (metrics.data ? samples(metrics.data.text, '') : []), [metrics.data]);
+  const s = statistics.data;
+  const history = useHistory(statistics.isSuccess ? statistics.dataUpdatedAt / 1000 : undefined, { rollouts: s?.total_rollouts ?? 0, spans: s?.total_spans ?? 0 });
+  if (statistics.error) return <Failed error={statistics.error} retry={() => void statistics.refetch()} />;
+  if (!s) return <Loading what="the store" />;
+  const commits = sum(list, 'agl_db_commit_seconds_count');
+  const first = history[0];
+  const last = history.at(-1);
+  const growth = first && last && last.at > first.at ? (last.values['spans']! - first.values['spans']!) / (last.at - first.at) : undefined;
+  const full = s.eviction_threshold_bytes === undefined ? undefined : (s.total_span_bytes ?? 0) / Math.max(s.eviction_threshold_bytes, 1);
+  return (
+    <Stack>
+      <PageTitle>Store</PageTitle>
+      {full !== undefined && (
+        <Alert color={full > 0.9 ? 'red' : 'yellow'} title="This store is in memory">
+          Everything is gone when the server ends, and spans of the oldest rollouts are dropped at {bytes(s.eviction_threshold_bytes)}; {bytes(s.total_span_bytes)} are held. Start the server with <code>--db sqlite:agl.db</code> to keep it.
+        </Alert>
+      )}
+      <Card title="What it holds">
+        <SimpleGrid cols={{ base: 2, sm: 4, lg: 7 }}>
+          <Figure label="Backend" value={s.name} />
+          <Figure label="Rollouts" value={number(s.total_rollouts)} to="/rollouts" />
+          <Figure label="Attempts" value={number(s.total_attempts)} />
+          <Figure label="Spans" value={number(s.total_spans)} />
+          <Figure label="Resources" value={number(s.total_resources)} to="/resources" />
+          <Figure label="Workers" value={number(s.total_workers)} to="/workers" />
+          {s.total_span_bytes !== undefined && <Figure label="Span data" value={bytes(s.total_span_bytes)} />}
+        </SimpleGrid>
+      </Card>
+      <Card title="How it fares">
+        {metrics.error && <Failed error={metrics.error} />}
+        <SimpleGrid cols={{ base: 2, sm: 4, lg: 7 }}>
+          <Figure label="Up for" value={duration(s.uptime)} />
+          <Figure label="Version" value={capabilities.data?.version || '–'} />
+          <Figure label="Queue" value={number(overview.data?.queue.length)} />
+          <Figure label="Commits" value={number(commits)} hint="Groups of writes that became durable together" />
+          <Figure label="Commit, median" value={duration(quantile(list, 'agl_db_commit_seconds', 0.5))} />
+          <Figure label="Commit, 99 % within" value={duration(quantile(list, 'agl_db_commit_seconds', 0.99))} />
+          <Figure label="Memory" value={bytes(sum(list, 'process_resident_memory_bytes'))} hint="Resident memory of the server" />
+        </SimpleGrid>
+      </Card>
+      <Card title="Growth since this page was opened" right={<Text size="sm">{growth === undefined ? '' : `${number(growth)} spans / s`}</Text>}>
+        {history.length < 2 ? (
+          <Text c="dimmed">Nothing has been written since.</Text>
+        ) : (
+          <Chart x={history.map((h) => h.at)} time height={180} label="Spans and rollouts that are stored" lines={['spans', 'rollouts'].map((k) => ({ label: k, values: history.map((h) => h.values[k] ?? null) }))} />
+        )}
+      </Card>
+      <Card title="Checks and retention">
+        <Text>
+          The server keeps everything until it is told otherwise. <code>agl doctor</code> checks the set-up, <code>agl db check</code> the file, <code>agl db prune</code> deletes what is old, <code>agl db backup</code> copies it while the server runs.
+        </Text>
+      </Card>
+    </Stack>
+  );
+}
