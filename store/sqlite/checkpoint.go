@@ -9,10 +9,10 @@ import (
 // The size of the write-ahead log at which something is done about it, in
 // pages of 4 KiB.
 const (
-	// checkpointPages starts a checkpoint beside the writer. Each costs the
-	// writer two fsyncs at its end, and pages that are written again and again
-	// are moved once; a log of 16 MB is read back in a moment after a crash.
-	checkpointPages = 4000
+	// checkpointPages starts a checkpoint beside the writer. Rarer ones are a
+	// little cheaper, but what the log holds on a disk that is full has no room
+	// in the database any more, which is then harder to mend.
+	checkpointPages = 1000
 	// maxLogPages makes the writer wait for readers so that the log can start
 	// from its beginning; it is far from anything that short transactions reach.
 	maxLogPages = 16000
