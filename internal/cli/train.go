@@ -233,8 +233,7 @@ func where(r *recipe.Recipe, site *recipe.Site) string {
 	if !site.Own {
 		return "on the server " + site.URL
 	}
-	db, _ := r.DBPath()
-	return fmt.Sprintf("server and dashboard on %s, data in %s", site.URL, db)
+	return fmt.Sprintf("server and dashboard on %s, data in %s", site.URL, r.DBPath())
 }
 
 func summarize(ctx context.Context, w io.Writer, s store.Store, outcomes []recipe.Outcome) error {

@@ -71,7 +71,7 @@ func (o *trainOptions) serveHere(ctx context.Context, r *recipe.Recipe, loggers 
 	if err != nil {
 		return nil, nil, fmt.Errorf("metrics: %w", err)
 	}
-	db, _ := r.DBPath()
+	db := r.DBPath()
 	if err := folderOf(db); err != nil {
 		return nil, nil, fmt.Errorf("db: %w", err)
 	}

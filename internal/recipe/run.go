@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"time"
@@ -245,7 +244,7 @@ func (s *session) open(ctx context.Context) (_ func() error, err error) {
 	if s.agent != nil && s.site.Own {
 		s.agent = here{s.agent, s.site.URL + "/v1"}
 	}
-	if s.resources, err = s.given(); err != nil {
+	if s.resources, err = s.initial(); err != nil {
 		return nil, err
 	}
 	return done, nil
@@ -318,8 +317,8 @@ func (s *session) withdraw(ctx context.Context, name string) error {
 	return s.site.Store.DeleteModels(ctx, name)
 }
 
-// given are the resources of the beginning.
-func (s *session) given() (agl.NamedResources, error) {
+// initial are the resources of the beginning.
+func (s *session) initial() (agl.NamedResources, error) {
 	models := s.site.Models
 	if s.policy != nil {
 		models = append(slices.Clone(models), s.policy.Model().Name)
@@ -589,15 +588,13 @@ func (r *Recipe) BuiltinPath(entry, prefix string) string {
 	return out
 }
 
-// DBPath returns the database as this process opens it, and whether it is there.
-func (r *Recipe) DBPath() (db string, exists bool) {
+// DBPath returns the database as this process opens it.
+func (r *Recipe) DBPath() string {
 	path, ok := strings.CutPrefix(r.DB, "sqlite:")
 	if !ok {
-		return r.DB, false
+		return r.DB
 	}
-	path = r.Path(path)
-	_, err := os.Stat(path)
-	return "sqlite:" + path, err == nil
+	return "sqlite:" + r.Path(path)
 }
 
 // Asked are the models that rewrite prompts and are not behind the proxy, as

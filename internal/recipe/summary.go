@@ -20,7 +20,6 @@ import (
 // Summary is what a run came to, read from the store.
 type Summary struct {
 	Run   agl.Run
-	Stage string
 	Steps int
 	// Measure is what First and Best are of; empty when nothing was measured.
 	Measure              string
@@ -76,7 +75,7 @@ func Summarize(ctx context.Context, s store.Store, o Outcome) (*Summary, error) 
 	if err != nil {
 		return nil, fmt.Errorf("summary of run %s: %w", o.RunID, err)
 	}
-	out := &Summary{Run: run, Stage: o.Name, Weights: o.Weights, Resources: o.Resources}
+	out := &Summary{Run: run, Weights: o.Weights, Resources: o.Resources}
 	end := agl.Seconds(time.Now())
 	if run.EndTime != nil {
 		end = *run.EndTime
