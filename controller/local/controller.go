@@ -158,14 +158,14 @@ func (c *Controller) round(ctx context.Context, stopped <-chan struct{}) error {
 				live++
 			}
 		case e == nil:
-			c.patch(ctx, r.RolloutID, failed(failedGone))
+			_ = c.patch(ctx, r.RolloutID, failed(failedGone)) // the next round tries again
 		case !e.running():
 			c.finish(ctx, r, e)
 		case r.Config.TimeoutSeconds > 0 && time.Since(e.Started) > time.Duration(r.Config.TimeoutSeconds)*time.Second:
 			c.kill(ctx, e, failedTimeout)
 			c.finish(ctx, r, e)
 		case r.Status.State == gateway.Queuing: // an earlier report was lost
-			c.patch(ctx, r.RolloutID, started())
+			_ = c.patch(ctx, r.RolloutID, started())
 		}
 	}
 	for id, e := range c.executions {
@@ -185,7 +185,7 @@ func (c *Controller) start(ctx context.Context, r *gateway.Rollout, stopped <-ch
 	e, err := c.spawn(r)
 	if err != nil {
 		c.cfg.Logger.WarnContext(ctx, "cannot start the agent", "rollout_id", r.RolloutID, "err", err)
-		c.patch(ctx, r.RolloutID, failed(failedSpawn+err.Error()))
+		_ = c.patch(ctx, r.RolloutID, failed(failedSpawn+err.Error())) // the next round tries again
 		return false
 	}
 	c.executions[r.RolloutID] = e
