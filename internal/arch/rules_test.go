@@ -520,6 +520,16 @@ var reaches = []struct {
 		why: "the SDK carries no database, metrics, dashboard or command line into other people's programs",
 	},
 	{
+		from:  []string{"agent"},
+		never: []string{"net", "os/exec", "go.opentelemetry.io/...", "golang.org/x/..."},
+		why:   "what agents are written against is domain words and the standard library",
+	},
+	{
+		from:  []string{"agent", "runner", "tracer", "emit"},
+		never: []string{"os/exec", "google.golang.org/...", "github.com/goccy/...", module + "/storehttp", module + "/internal/proc"},
+		why:   "running an agent and recording it takes the tracing SDK and nothing else from outside",
+	},
+	{
 		from:  []string{"adapter", "rl", "semconv", "learner"},
 		never: []string{"net", "os/exec", "database/sql"},
 		why:   "data to data needs no network",
