@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"net/http/httptest"
 	"strconv"
@@ -144,15 +145,21 @@ func ask(ctx context.Context, s store.Store) error {
 	return err
 }
 
-// freeAddress returns an address at which nobody listens.
+// freeAddress returns an address at which nobody listens. Its port is below those
+// that systems give to connections, so that none of those takes it meanwhile. It
+// is not listened at to find out: a program that is being started would hold it.
 func freeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
+	for range 100 {
+		address := net.JoinHostPort("127.0.0.1", strconv.Itoa(10000+rand.IntN(20000)))
+		c, err := net.Dial("tcp", address)
+		if err != nil {
+			return address
+		}
+		_ = c.Close()
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Fatal("no port is free")
+	return ""
 }
 
 // The runners are started before the algorithm serves the store, and end with the
