@@ -266,7 +266,7 @@ func (m *MLflow) metrics(ctx context.Context, r *Run, after int, out *Exported) 
 
 // mlflowError is an answer of the server that is no success.
 type mlflowError struct {
-	Status  int
+	Status  int    `json:"-"`
 	Code    string `json:"error_code"`
 	Message string `json:"message"`
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"math"
 	"slices"
-	"strconv"
 	"strings"
 
 	agl "agentlightning"
@@ -261,5 +260,3 @@ func (r *Run) sample(one *agl.Rollout) (Sample, bool) {
 		Mode: string(one.Mode), Status: string(one.Status), Input: one.Input,
 	}, true
 }
-
-func formatFloat(v float64) string { return strconv.FormatFloat(v, 'g', -1, 64) }

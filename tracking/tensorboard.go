@@ -10,6 +10,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strconv"
 	"strings"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -90,7 +91,7 @@ func (r *Run) describe() string {
 	}
 	row("run", r.RunID)
 	row("algorithm", r.Algorithm)
-	row("seed", fmt.Sprint(r.Seed))
+	row("seed", strconv.FormatInt(r.Seed, 10))
 	row("status", string(r.Status))
 	if r.Error != "" {
 		row("error", r.Error)
@@ -259,7 +260,7 @@ func fields(message []byte, visit func(field protowire.Number, number uint64, da
 func parseEvent(message []byte) (Event, error) {
 	var e Event
 	err := fields(message, func(field protowire.Number, number uint64, data []byte) error {
-		switch field {
+		switch int(field) {
 		case eventWallTime:
 			e.Time = math.Float64frombits(number)
 		case eventStep:
@@ -278,7 +279,7 @@ func (e *Event) addValue(value []byte) error {
 	var tag, text string
 	var scalar *float32
 	err := fields(value, func(field protowire.Number, number uint64, data []byte) error {
-		switch field {
+		switch int(field) {
 		case valueTag:
 			tag = string(data)
 		case valueSimple:
