@@ -10,6 +10,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/store"
+	"agentlightning/store/engine"
 )
 
 // TestPlans shows how SQLite runs the statements whose speed depends on an
@@ -80,10 +81,13 @@ func TestPlans(t *testing.T) {
 		{"countSpans", countSpans},
 	} {
 		out.WriteString(q.name + "\n")
-		err := b.writer.c.query(func(r row) error {
-			out.WriteString("  " + r.text(3) + "\n")
-			return nil
-		}, "EXPLAIN QUERY PLAN "+q.sql, make([]any, strings.Count(q.sql, "?"))...)
+		// In a transaction, for the connection is the writer's.
+		err := b.Update(t.Context(), func(engine.Tx) error {
+			return b.writer.c.query(func(r row) error {
+				out.WriteString("  " + r.text(3) + "\n")
+				return nil
+			}, "EXPLAIN QUERY PLAN "+q.sql, make([]any, strings.Count(q.sql, "?"))...)
+		})
 		if err != nil {
 			t.Fatalf("%s: %v", q.name, err)
 		}
