@@ -22,7 +22,7 @@ test('screenshots', async ({ browser }) => {
 
   const pages: [string, string][] = [
     ['overview', '/'],
-    ['runs', `/runs?${runs.slice(0, 2).map((r) => `run=${r.run_id}`).join('&')}&run=${run}`],
+    ['runs', `/runs?${runs.slice(0, 2).map((r) => `run=${r.run_id}`).join('&')}`],
     ['run', `/runs/${run}`],
     ['rollouts', `/rollouts?run_id=${run}&step=1&sort=reward`],
     ['rollout', `/rollouts/${rollout}`],

@@ -16,7 +16,7 @@ const mostCompared = 8;
 export function Component() {
   const runs = useRuns();
   const [q, setQ] = useSearchParams();
-  const chosen = q.getAll('run').slice(0, mostCompared);
+  const chosen = [...new Set(q.getAll('run'))].slice(0, mostCompared);
   const now = useNow();
   const choose = (id: string) =>
     setQ(
