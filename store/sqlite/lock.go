@@ -52,4 +52,6 @@ func heldBy(f *os.File) string {
 	return "another server"
 }
 
-func (l *fileLock) release() error { return l.f.Close() }
+// release gives the lock back, also where a process that is just being started
+// still has the file open.
+func (l *fileLock) release() error { return errors.Join(unlock(l.f), l.f.Close()) }

@@ -15,3 +15,6 @@ func tryLock(f *os.File) error {
 	}
 	return err
 }
+
+// unlock ends the lock of everybody who shares the open file, unlike closing it.
+func unlock(f *os.File) error { return syscall.Flock(int(f.Fd()), syscall.LOCK_UN) }
