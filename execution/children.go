@@ -101,13 +101,6 @@ func (c Children) Execute(ctx context.Context, w Work, s store.Store) error {
 	if len(c.Command) == 0 {
 		return errors.New("execution: Children.Command is empty; give the program of a runner")
 	}
-	algorithm := w.Algorithm
-	if algorithm == nil {
-		algorithm = func(ctx context.Context, _ store.Store) error {
-			<-ctx.Done()
-			return nil
-		}
-	}
 	n := Network{Role: RoleAlgorithm, URL: c.URL, Token: c.Token, Logger: c.Logger}
 	server := c.URL
 	if c.URL == "" {
@@ -115,7 +108,13 @@ func (c Children) Execute(ctx context.Context, w Work, s store.Store) error {
 		n.serves = func(url string) { server = url }
 	}
 	return n.Execute(ctx, Work{Algorithm: func(ctx context.Context, s store.Store) error {
-		return c.beside(ctx, server, w.Runners, func(ctx context.Context) error { return algorithm(ctx, s) })
+		return c.beside(ctx, server, w.Runners, func(ctx context.Context) error {
+			if w.Algorithm == nil {
+				<-ctx.Done()
+				return nil
+			}
+			return w.Algorithm(ctx, s)
+		})
 	}}, s)
 }
 

@@ -78,7 +78,7 @@ func TestStopOfChildren(t *testing.T) {
 		"so does an interrupt":       {script: `trap '' INT TERM; ` + loop, graceful: short, terminate: short, interrupt: true, want: "context canceled"},
 		"a status in the middle":     {script: `echo ready; [ "$AGL_WORKER_ID" = runner-1 ] && exit 4; cat`, graceful: long, terminate: long, algorithm: context.Canceled, want: "unexpected exit codes: runner-1 (4)"},
 		"an end in the middle":       {script: `echo ready; [ "$AGL_WORKER_ID" = runner-1 ] && exit 0; cat`, graceful: long, terminate: long},
-		"a command that is not ther": {script: "", want: "start runner-0"},
+		"a command that is not here": {script: "", want: "start runner-0"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
