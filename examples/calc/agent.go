@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -18,7 +17,7 @@ import (
 	"agentlightning/agent"
 	"agentlightning/examples/calc/calculator"
 	"agentlightning/examples/calc/problem"
-	"agentlightning/semconv"
+	"agentlightning/examples/internal/lesson"
 )
 
 const (
@@ -50,11 +49,7 @@ func (s *solver) agent() agent.Agent {
 		if err != nil {
 			return 0, err
 		}
-		how := sampling{Seed: seedOf(&c.Rollout.Rollout)}
-		if c.Training() {
-			how.Temperature = 1
-		}
-		talk, err := s.solve(ctx, llm, p.Question, how)
+		talk, err := s.solve(ctx, llm, p.Question, lesson.SamplingOf(c))
 		if err != nil {
 			return 0, err
 		}
@@ -78,41 +73,21 @@ func (s *solver) here(c *agent.Call) *agent.Call {
 	return &call
 }
 
-// seedOf reads the seed that the algorithm gave a rollout, 0 when it gave none.
-func seedOf(r *agl.Rollout) int64 {
-	seed, err := strconv.ParseInt(string(r.MetadataValue(semconv.MetadataSeed)), 10, 64)
-	if err != nil {
-		return 0
-	}
-	return seed
-}
-
-// sampling is how one attempt samples: turn t uses Seed+t.
-type sampling struct {
-	Temperature float64
-	Seed        int64
-}
-
 // transcript is what an agent and its model said to each other.
 type transcript struct {
-	Lines  []line `json:"lines"`
-	Answer string `json:"answer"`
-}
-
-type line struct {
-	Role string `json:"role"`
-	Text string `json:"text"`
+	Lines  []lesson.Line `json:"lines"`
+	Answer string        `json:"answer"`
 }
 
 // solve works on one question.
-func (s *solver) solve(ctx context.Context, llm agl.LLM, question string, how sampling) (transcript, error) {
+func (s *solver) solve(ctx context.Context, llm agl.LLM, question string, how lesson.Sampling) (transcript, error) {
 	key := "none"
 	if llm.APIKey != nil {
 		key = *llm.APIKey
 	}
 	client := openai.NewClient(option.WithBaseURL(llm.Endpoint), option.WithAPIKey(key), option.WithHTTPClient(s.http),
 		option.WithMaxRetries(s.retries))
-	talk := transcript{Lines: []line{{"user", question}}}
+	talk := transcript{Lines: []lesson.Line{{Role: "user", Text: question}}}
 	messages := []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)}
 	for turn := range maxTurns {
 		completion, err := client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
@@ -123,11 +98,11 @@ func (s *solver) solve(ctx context.Context, llm agl.LLM, question string, how sa
 			Seed:                openai.Int(how.Seed + int64(turn)),
 			MaxCompletionTokens: openai.Int(maxTurnTokens),
 		})
-		if outOfContext(err) {
+		if lesson.OutOfContext(err) {
 			return talk, nil // the model talked past its memory: it has no answer
 		}
 		if err != nil {
-			return talk, fmt.Errorf("turn %d: %w", turn+1, readable(err))
+			return talk, fmt.Errorf("turn %d: %w", turn+1, lesson.Readable(err))
 		}
 		if len(completion.Choices) == 0 {
 			return talk, fmt.Errorf("turn %d: the model's answer has no choices", turn+1)
@@ -135,7 +110,7 @@ func (s *solver) solve(ctx context.Context, llm agl.LLM, question string, how sa
 		message := completion.Choices[0].Message
 		messages = append(messages, message.ToParam())
 		if len(message.ToolCalls) == 0 {
-			talk.Lines = append(talk.Lines, line{"assistant", message.Content})
+			talk.Lines = append(talk.Lines, lesson.Line{Role: "assistant", Text: message.Content})
 			talk.Answer = strings.TrimSpace(message.Content)
 			return talk, nil
 		}
@@ -144,7 +119,7 @@ func (s *solver) solve(ctx context.Context, llm agl.LLM, question string, how sa
 			if err != nil {
 				return talk, err
 			}
-			talk.Lines = append(talk.Lines, line{"assistant", shown}, line{"tool", result})
+			talk.Lines = append(talk.Lines, lesson.Line{Role: "assistant", Text: shown}, lesson.Line{Role: "tool", Text: result})
 			messages = append(messages, openai.ToolMessage(result, call.ID))
 		}
 	}
@@ -164,21 +139,6 @@ func (s *solver) call(ctx context.Context, call openai.ChatCompletionMessageTool
 	}
 	result, err = s.tools.Evaluate(ctx, arguments.Expression)
 	return result, calculator.Name + "(" + arguments.Expression + ")", err
-}
-
-// readable makes an error of the API say what the server said.
-func readable(err error) error {
-	var refused *openai.Error
-	if errors.As(err, &refused) && refused.Message != "" {
-		return fmt.Errorf("%s: %w", refused.Message, err)
-	}
-	return err
-}
-
-// outOfContext tells whether a model refused a prompt for its length.
-func outOfContext(err error) bool {
-	var refused *openai.Error
-	return errors.As(err, &refused) && refused.StatusCode == http.StatusBadRequest && refused.Code == "context_length_exceeded"
 }
 
 var calculatorTool = openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{

@@ -9,6 +9,7 @@ import (
 	agl "agentlightning"
 	"agentlightning/algorithm"
 	"agentlightning/examples/calc/problem"
+	"agentlightning/examples/internal/lesson"
 	"agentlightning/store"
 )
 
@@ -60,7 +61,7 @@ func figures(problems []problem.Problem, outcomes []algorithm.Outcome) (*testFig
 		if outcomes[i].Reward == nil {
 			f.Failed++
 		} else {
-			f.Talks[p.ID] = talk{Right: *outcomes[i].Reward == 1, Lines: conversation(outcomes[i].Spans)}
+			f.Talks[p.ID] = talk{Right: *outcomes[i].Reward == 1, Lines: lesson.Conversation(outcomes[i].Spans, "")}
 		}
 	}
 	for i, share := range []*float64{&f.Seen, &f.Unseen} {
@@ -79,7 +80,7 @@ func figures(problems []problem.Problem, outcomes []algorithm.Outcome) (*testFig
 // after an interruption, too.
 func (e *experiment) conclude(ctx context.Context, env algorithm.Env, p progress, after *testFigures) error {
 	r := &e.figures
-	r.Seed, r.ShuffleRewards = e.seed, e.shuffle
+	r.Seed, r.ShuffleRewards = e.Seed, e.Shuffle
 	r.TestSeenBefore, r.TestBefore = p.Before.Seen, p.Before.Unseen
 	r.TestSeen, r.Test = after.Seen, after.Unseen
 	for _, f := range []*testFigures{p.Before, after} {
@@ -122,30 +123,8 @@ func (e *experiment) fillCurve(ctx context.Context, env algorithm.Env, runID str
 	if err != nil {
 		return fmt.Errorf("curve: %w", err)
 	}
-	tokens, seconds := 0.0, 0.0
 	for _, m := range metrics {
-		pt := point{Step: m.Step}
-		if v, ok := m.Values[algorithm.MetricReward]; ok {
-			pt.Reward = &v
-		}
-		if v, ok := m.Values[algorithm.MetricValidationReward]; ok {
-			pt.Accuracy = &v
-			if m.Step == 0 {
-				e.figures.Before = v
-			}
-			e.figures.After = v
-		}
-		r := &e.figures
-		r.Steps = m.Step
-		r.Rollouts += int(m.Values[algorithm.MetricRollouts])
-		r.FailedRollouts += int(m.Values[algorithm.MetricFailed])
-		r.Seconds += m.Values[algorithm.MetricStepSeconds]
-		tokens += m.Values[algorithm.MetricSampledTokens]
-		seconds += m.Values[algorithm.MetricRolloutSeconds]
-		e.figures.Curve = append(e.figures.Curve, pt)
-	}
-	if seconds > 0 {
-		e.figures.TokensPerSecond = tokens / seconds
+		e.figures.AddStep(m.Step, m.Values)
 	}
 	return nil
 }

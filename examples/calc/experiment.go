@@ -15,6 +15,7 @@ import (
 	"agentlightning/algorithm/pg"
 	"agentlightning/algorithm/sft"
 	"agentlightning/examples/calc/problem"
+	"agentlightning/examples/internal/lesson"
 	"agentlightning/learner"
 	"agentlightning/learner/native"
 	"agentlightning/rl"
@@ -36,7 +37,7 @@ type experiment struct {
 	// resources lead the agents to the model, once it is offered to the server.
 	resources agl.NamedResources
 	offer     func(context.Context) error
-	show      *display
+	show      *lesson.Display
 
 	figures report
 	samples []sample
@@ -65,8 +66,8 @@ type testFigures struct {
 
 // talk is one conversation and whether it ended with the right answer.
 type talk struct {
-	Right bool   `json:"right"`
-	Lines []line `json:"lines"`
+	Right bool          `json:"right"`
+	Lines []lesson.Line `json:"lines"`
 }
 
 func (e *experiment) Run(ctx context.Context, env algorithm.Env) error {
@@ -86,8 +87,8 @@ func (e *experiment) open(ctx context.Context, env algorithm.Env) (*algorithm.Ru
 		}
 		env.RunID = last.RunID
 	}
-	config := map[string]any{"shuffle_rewards": e.shuffle, "model": e.model.Config()}
-	return algorithm.Begin(ctx, env, experimentName, config, e.seed)
+	config := map[string]any{"shuffle_rewards": e.Shuffle, "model": e.model.Config()}
+	return algorithm.Begin(ctx, env, experimentName, config, e.Seed)
 }
 
 // lastExperiment finds what --resume goes on with.
@@ -162,7 +163,7 @@ func (e *experiment) restore(ctx context.Context, env algorithm.Env, run *algori
 		return p, nil
 	}
 	for name, id := range map[string]*string{sft.Name: &p.Warmup, pg.Name: &p.Training} {
-		part, err := env.Store.CreateRun(ctx, agl.Run{Algorithm: name, Seed: e.seed, Config: json.RawMessage("{}")})
+		part, err := env.Store.CreateRun(ctx, agl.Run{Algorithm: name, Seed: e.Seed, Config: json.RawMessage("{}")})
 		if err != nil {
 			return p, err
 		}
@@ -172,15 +173,15 @@ func (e *experiment) restore(ctx context.Context, env algorithm.Env, run *algori
 }
 
 func (e *experiment) warmup(ctx context.Context, env algorithm.Env, runID string) error {
-	e.show.begin("warm-up ", 0, e.plan.warmupSteps)
-	defer e.show.end()
+	e.show.Begin("warm-up ", 0, e.plan.warmupSteps)
+	defer e.show.End()
 	warm, err := sft.New(sft.Config{
-		Learner: e.model, Steps: e.plan.warmupSteps, LearningRate: e.plan.warmupRate, Seed: e.seed,
+		Learner: e.model, Steps: e.plan.warmupSteps, LearningRate: e.plan.warmupRate, Seed: e.Seed,
 		Checkpoints: filepath.Join(e.folder, "checkpoints"), CheckpointEvery: max(e.plan.warmupSteps/7, 1),
 		Rows: func(_ int, random *rand.Rand) []learner.Row {
 			return e.plan.demonstrations(e.tok, e.data.Train, random)
 		},
-		OnStep: e.show.warmup,
+		OnStep: e.show.Warmup,
 	})
 	if err != nil {
 		return err
@@ -208,7 +209,6 @@ func (e *experiment) loadWarmup(ctx context.Context, env algorithm.Env, runID st
 }
 
 func (e *experiment) train(ctx context.Context, env algorithm.Env, runID string) error {
-	var view trainingView
 	begun := false
 	method, err := e.trainingMethod(pg.Method{Loss: rl.Loss{Clip: e.plan.clip}})
 	if err != nil {
@@ -220,19 +220,19 @@ func (e *experiment) train(ctx context.Context, env algorithm.Env, runID string)
 		Method:  method,
 		Publish: func(ctx context.Context, _ int) (agl.NamedResources, error) { return e.resources, e.offer(ctx) },
 		Rollout: e.plan.limits(), ValidateEvery: e.plan.validateEvery,
-		Checkpoints: filepath.Join(e.folder, "checkpoints"), Seed: e.seed, ShuffleRewards: e.shuffle,
+		Checkpoints: filepath.Join(e.folder, "checkpoints"), Seed: e.Seed, ShuffleRewards: e.Shuffle,
 		OnStep: func(s pg.Step) {
 			if !begun {
-				e.show.begin("training", max(s.Number-1, 0), s.Of)
+				e.show.Begin("training", max(s.Number-1, 0), s.Of)
 				begun = true
 			}
-			e.show.training(s, &view)
+			e.show.Training(s)
 		},
 	})
 	if err != nil {
 		return err
 	}
-	defer e.show.end()
+	defer e.show.End()
 	env.RunID = runID
 	return train.Run(ctx, env)
 }
@@ -263,7 +263,7 @@ func (e *experiment) tasks() (train, val []json.RawMessage, err error) {
 
 // print shows how it went.
 func (e *experiment) print(out io.Writer) error {
-	e.show.close()
+	e.show.Close()
 	r := &e.figures
 	printTable(out, r)
 	printSamples(out, e.samples)
@@ -271,11 +271,11 @@ func (e *experiment) print(out io.Writer) error {
 		r.Steps, r.Rollouts, r.FailedRollouts, r.Seconds, e.folder)
 	if e.role == roleAll {
 		fmt.Fprintf(out, "Everything that was said is in %s: look at it with\n"+
-			"  go run ./cmd/agl serve --db sqlite:%s\n  go run ./cmd/agl rollouts ls\n", e.db, e.db)
+			"  go run ./cmd/agl serve --db sqlite:%s\n  go run ./cmd/agl rollouts ls\n", e.DB, e.DB)
 	}
-	fmt.Fprintf(out, "Try next: --seed %d, --shuffle-rewards (the control), or your own agent: docs/write-an-agent.md\n", e.seed+1)
-	if e.options.report != "" {
-		return r.write(e.options.report)
+	fmt.Fprintf(out, "Try next: --seed %d, --shuffle-rewards (the control), or your own agent: docs/write-an-agent.md\n", e.Seed+1)
+	if e.Report != "" {
+		return lesson.Write(e.Report, r)
 	}
 	return nil
 }

@@ -9,6 +9,7 @@ import (
 	agl "agentlightning"
 	"agentlightning/algorithm"
 	"agentlightning/examples/calc/problem"
+	"agentlightning/examples/internal/lesson"
 )
 
 // judgement is the evaluation of a model that is not trained here.
@@ -30,7 +31,8 @@ func (j *judgement) Run(ctx context.Context, env algorithm.Env) error {
 	if err != nil {
 		return err
 	}
-	r := report{Seed: j.seed, Rollouts: len(j.data.Validation) + len(j.data.Test)}
+	r := report{Seed: j.Seed}
+	r.Rollouts = len(j.data.Validation) + len(j.data.Test)
 	if r.After, err = accuracy(outcomes); err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}
@@ -52,10 +54,10 @@ func (j *judgement) Run(ctx context.Context, env algorithm.Env) error {
 		100*r.After, 100*r.TestSeen, 100*r.Test, r.FailedRollouts, r.Seconds)
 	for _, id := range []int{0, len(j.data.Test) / 2, len(j.data.Test) - 1} {
 		p := j.data.Test[id]
-		fmt.Fprintf(j.out, "\n%s  (right: %d)\n  %s\n", p.Question, p.Answer, oneLine(f.Talks[p.ID].Lines))
+		fmt.Fprintf(j.out, "\n%s  (right: %d)\n  %s\n", p.Question, p.Answer, lesson.OneLine(f.Talks[p.ID].Lines))
 	}
-	if j.report != "" {
-		return r.write(j.report)
+	if j.Report != "" {
+		return lesson.Write(j.Report, &r)
 	}
 	return nil
 }

@@ -5,24 +5,17 @@ package main
 
 import (
 	"context"
-	"errors"
-	"flag"
 	"fmt"
 	"io"
 	"os"
-	"os/signal"
-	"strings"
-	"syscall"
 
 	"agentlightning/examples/calc/calculator"
+	"agentlightning/examples/internal/lesson"
 )
 
 // calculatorCommand is the argument that makes this program be the calculator:
 // the agent starts itself again as the process that serves its tool.
 const calculatorCommand = "serve-calculator"
-
-// errInterrupted ends a program that was told to stop.
-var errInterrupted = errors.New("interrupted")
 
 func main() { os.Exit(mainStatus(os.Args[1:], tuned(), os.Stdout, os.Stderr)) }
 
@@ -34,22 +27,11 @@ func mainStatus(args []string, how plan, stdout, stderr io.Writer) int {
 		}
 		return 0
 	}
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	defer stop()
-	o, err := parseOptions(args, stdout)
-	if errors.Is(err, flag.ErrHelp) {
-		return 0
-	}
-	if err == nil {
-		err = run(ctx, o, how, stdout, stderr)
-	}
-	switch {
-	case err == nil:
-		return 0
-	case ctx.Err() != nil || errors.Is(err, errInterrupted):
-		fmt.Fprintln(stderr, "calc: interrupted; what was done is kept, --resume goes on")
-		return 130
-	}
-	fmt.Fprintln(stderr, "calc:", strings.ReplaceAll(err.Error(), "\n", "; "))
-	return 1
+	return lesson.Main("calc", "interrupted; what was done is kept, --resume goes on", stderr, func(ctx context.Context) error {
+		o, err := parseOptions(args, stdout)
+		if err != nil {
+			return err
+		}
+		return run(ctx, o, how, stdout, stderr)
+	})
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"log/slog"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
@@ -12,9 +13,11 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
 	agl "agentlightning"
 	"agentlightning/examples/calc/problem"
+	"agentlightning/examples/internal/lesson"
 	"agentlightning/internal/cli"
 	"agentlightning/learner/native"
 	"agentlightning/store"
@@ -82,11 +85,11 @@ func TestWholeLoop(t *testing.T) {
 	if err := run(t.Context(), o, small(), &out, &errs); err != nil {
 		t.Fatalf("run = %v\n%s", err, out.String())
 	}
-	r := readReport(t, o.report)
+	r := readReport(t, o.Report)
 	if len(r.Curve) != 4 || r.Steps != 3 || r.FailedRollouts != 0 || r.Rollouts != 3*4*4+3*12+2*20 {
 		t.Errorf("report = %+v, want 3 steps, %d rollouts and none failed", r, 3*4*4+3*12+2*20)
 	}
-	for _, text := range []string{"http://127.0.0.1:", "right answers", "before", "after", o.db, "Try next"} {
+	for _, text := range []string{"http://127.0.0.1:", "right answers", "before", "after", o.DB, "Try next"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("output lacks %q:\n%s", text, out.String())
 		}
@@ -96,7 +99,7 @@ func TestWholeLoop(t *testing.T) {
 			t.Errorf("problems of people: %v", err)
 		}
 	}
-	checkDatabase(t, o.db)
+	checkDatabase(t, o.DB)
 }
 
 // checkDatabase looks at what the run left: spans with token ids and the runs.
@@ -129,7 +132,7 @@ func checkDatabase(t *testing.T, file string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if lines := conversation(spans.Items); len(lines) < 2 || lines[0].Role != "user" || lines[len(lines)-1].Role != "assistant" {
+	if lines := lesson.Conversation(spans.Items, ""); len(lines) < 2 || lines[0].Role != "user" || lines[len(lines)-1].Role != "assistant" {
 		t.Errorf("conversation = %v, want it to begin with the question and to end with the model", lines)
 	}
 }
@@ -154,9 +157,9 @@ func TestRepeatsAndResumes(t *testing.T) {
 	if err := run(t.Context(), cut, small(), &out, &out); err != nil {
 		t.Fatalf("resumed run = %v", err)
 	}
-	a, b := readReport(t, whole.report), readReport(t, cut.report)
+	a, b := readReport(t, whole.Report), readReport(t, cut.Report)
 	a.Seconds, b.Seconds, a.TokensPerSecond, b.TokensPerSecond = 0, 0, 0, 0
-	if diff := cmp.Diff(a, b); diff != "" {
+	if diff := cmp.Diff(a, b, cmpopts.IgnoreUnexported(lesson.Report{})); diff != "" {
 		t.Errorf("report with an interruption differs (-whole +interrupted):\n%s", diff)
 	}
 	if err := run(t.Context(), cut, small(), &out, &out); err == nil || !strings.Contains(err.Error(), "is complete") {
@@ -193,7 +196,7 @@ func TestModelEndpoint(t *testing.T) {
 	if err := run(t.Context(), o, small(), &out, &out); err != nil {
 		t.Fatalf("run = %v", err)
 	}
-	if r := readReport(t, o.report); r.After > 0.2 || r.Rollouts != 32 || r.FailedRollouts != 0 {
+	if r := readReport(t, o.Report); r.After > 0.2 || r.Rollouts != 32 || r.FailedRollouts != 0 {
 		t.Errorf("report = %+v, want 32 rollouts and hardly a right answer", r)
 	}
 }
@@ -274,16 +277,16 @@ func TestThreeProcesses(t *testing.T) {
 		t.Fatal(err)
 	}
 	o := parse(t)
-	s, err := openSite(t.Context(), o, backend, nil, discard())
+	s, err := lesson.OpenSite(t.Context(), o.Port, backend, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer func() {
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			t.Errorf("close = %v", err)
 		}
 	}()
-	o.server = s.url
+	o.server = s.URL
 	runnerOptions := o
 	o.role, runnerOptions.role = roleAlgorithm, roleRunner
 	ctx, stop := context.WithCancel(t.Context())
@@ -306,7 +309,7 @@ func TestThreeProcesses(t *testing.T) {
 			t.Fatal("a runner did not stop")
 		}
 	}
-	if r := readReport(t, o.report); len(r.Curve) != 4 || r.FailedRollouts != 0 {
+	if r := readReport(t, o.Report); len(r.Curve) != 4 || r.FailedRollouts != 0 {
 		t.Errorf("report = %+v, want 3 steps and no failure", r)
 	}
 }

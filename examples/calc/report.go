@@ -1,55 +1,30 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"os"
-	"strings"
+
+	"agentlightning/examples/internal/lesson"
 )
 
 // report holds the figures of a run as --report writes them. Accuracies are
-// shares of right answers, sampled greedily.
+// shares of right answers, sampled greedily; Seconds are those of all processes
+// that worked on the run.
 type report struct {
-	Seed           int64   `json:"seed"`
-	ShuffleRewards bool    `json:"shuffle_rewards"`
-	Before         float64 `json:"before"` // validation accuracy after the warm-up
-	After          float64 `json:"after"`  // validation accuracy at the end
+	Seed           int64 `json:"seed"`
+	ShuffleRewards bool  `json:"shuffle_rewards"`
+	lesson.Report
 	// Test is the accuracy on problems whose templates occur in the test only.
-	Test            float64 `json:"test"`
-	TestBefore      float64 `json:"test_before"`
-	TestSeen        float64 `json:"test_seen"` // test problems of known templates
-	TestSeenBefore  float64 `json:"test_seen_before"`
-	Seconds         float64 `json:"seconds"` // of all processes that worked on the run
-	Steps           int     `json:"steps"`
-	Rollouts        int     `json:"rollouts"`
-	FailedRollouts  int     `json:"failed_rollouts"`
-	TokensPerSecond float64 `json:"tokens_per_second"` // sampled, while rollouts ran
-	Curve           []point `json:"curve"`
-}
-
-// point is one step of the curve; what was not measured is null.
-type point struct {
-	Step     int      `json:"step"`
-	Reward   *float64 `json:"reward"`
-	Accuracy *float64 `json:"accuracy"`
-}
-
-func (r *report) write(file string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	if err := os.WriteFile(file, append(text, '\n'), 0o644); err != nil {
-		return fmt.Errorf("report: %w", err)
-	}
-	return nil
+	Test           float64 `json:"test"`
+	TestBefore     float64 `json:"test_before"`
+	TestSeen       float64 `json:"test_seen"` // test problems of known templates
+	TestSeenBefore float64 `json:"test_seen_before"`
 }
 
 // sample is one problem as it was worked on before and after the training.
 type sample struct {
 	Question, Answer string
-	Before, After    []line
+	Before, After    []lesson.Line
 }
 
 func printTable(w io.Writer, r *report) {
@@ -70,26 +45,7 @@ func printTable(w io.Writer, r *report) {
 func printSamples(w io.Writer, samples []sample) {
 	for _, s := range samples {
 		fmt.Fprintf(w, "\n%s  (right: %s)\n", s.Question, s.Answer)
-		fmt.Fprintf(w, "  before  %s\n", oneLine(s.Before))
-		fmt.Fprintf(w, "  after   %s\n", oneLine(s.After))
+		fmt.Fprintf(w, "  before  %s\n", lesson.OneLine(s.Before))
+		fmt.Fprintf(w, "  after   %s\n", lesson.OneLine(s.After))
 	}
-}
-
-// oneLine shows what followed the question.
-func oneLine(lines []line) string {
-	var parts []string
-	for _, l := range lines {
-		text := strings.ToValidUTF8(l.Text, "\uFFFD")
-		switch l.Role {
-		case "user":
-		case "tool":
-			parts = append(parts, "→ "+text)
-		default:
-			parts = append(parts, text)
-		}
-	}
-	if len(parts) == 0 {
-		return "(nothing)"
-	}
-	return strings.Join(parts, "  ")
 }

@@ -1,4 +1,4 @@
-package main
+package lesson
 
 import (
 	"fmt"
@@ -14,9 +14,9 @@ import (
 	"agentlightning/algorithm/sft"
 )
 
-// display shows the progress of a run: bars that move on a terminal, otherwise
+// Display shows the progress of a run: bars that move on a terminal, otherwise
 // a line now and then. Its methods are called by one goroutine.
-type display struct {
+type Display struct {
 	out   io.Writer
 	bars  *mpb.Progress // nil when out is no terminal
 	bar   *mpb.Bar
@@ -24,10 +24,12 @@ type display struct {
 	done  int // steps that were done before this phase began
 	// text is what the bar shows beside itself; each bar has its own.
 	text *atomic.Pointer[string]
+	view trainingView
 }
 
-func newDisplay(out io.Writer) *display {
-	d := &display{out: out}
+// NewDisplay returns a display that writes to out.
+func NewDisplay(out io.Writer) *Display {
+	d := &Display{out: out}
 	if f, ok := out.(*os.File); ok {
 		if info, err := f.Stat(); err == nil && info.Mode()&os.ModeCharDevice != 0 {
 			d.bars = mpb.New(mpb.WithOutput(out), mpb.WithWidth(30), mpb.WithRefreshRate(200*time.Millisecond))
@@ -36,9 +38,9 @@ func newDisplay(out io.Writer) *display {
 	return d
 }
 
-// begin starts a phase of so many steps; done of them are done already.
-func (d *display) begin(name string, done, steps int) {
-	d.start, d.done = time.Now(), done
+// Begin starts a phase of so many steps; done of them are done already.
+func (d *Display) Begin(name string, done, steps int) {
+	d.start, d.done, d.view = time.Now(), done, trainingView{}
 	text := &atomic.Pointer[string]{}
 	text.Store(new(string))
 	d.text = text
@@ -52,8 +54,8 @@ func (d *display) begin(name string, done, steps int) {
 	d.bar.SetCurrent(int64(done))
 }
 
-// end finishes the phase, complete or not, and leaves its last state on screen.
-func (d *display) end() {
+// End finishes the phase, complete or not, and leaves its last state on screen.
+func (d *Display) End() {
 	if d.bar == nil {
 		return
 	}
@@ -62,15 +64,16 @@ func (d *display) end() {
 	d.bar = nil
 }
 
-// close writes what is left; nothing is shown after it.
-func (d *display) close() {
-	d.end()
+// Close writes what is left; nothing is shown after it.
+func (d *Display) Close() {
+	d.End()
 	if d.bars != nil {
 		d.bars.Wait()
 	}
 }
 
-func (d *display) warmup(s sft.Step) {
+// Warmup shows a step of the warm-up.
+func (d *Display) Warmup(s sft.Step) {
 	tokens := s.Metrics["tokens"] / s.Elapsed.Seconds()
 	text := fmt.Sprintf("loss %.2f  %s tokens/s  %s left", s.Metrics["loss"], kilo(tokens), d.left(s.Number, s.Of))
 	d.step(s.Number, s.Of, max(s.Of/5, 1), text)
@@ -94,7 +97,9 @@ func (v *trainingView) update(s pg.Step) {
 	}
 }
 
-func (d *display) training(s pg.Step, v *trainingView) {
+// Training shows a step of a training, whose phase began with Begin.
+func (d *Display) Training(s pg.Step) {
+	v := &d.view
 	v.update(s)
 	text := "reward "
 	if s.Reward != nil {
@@ -117,7 +122,7 @@ func (d *display) training(s pg.Step, v *trainingView) {
 	d.step(s.Number, s.Of, every, text)
 }
 
-func (d *display) step(number, of, every int, text string) {
+func (d *Display) step(number, of, every int, text string) {
 	d.text.Store(&text)
 	switch {
 	case d.bar != nil:
@@ -128,7 +133,7 @@ func (d *display) step(number, of, every int, text string) {
 }
 
 // left estimates the rest of a phase from its steps so far.
-func (d *display) left(number, of int) string {
+func (d *Display) left(number, of int) string {
 	if number <= d.done {
 		return "–"
 	}
