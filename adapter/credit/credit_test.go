@@ -305,6 +305,55 @@ func TestAssignByCalls(t *testing.T) {
 	}
 }
 
+// A control exchanges everything that rollouts were given, so that no rule finds
+// the real rewards on the way.
+func TestTakeRewards(t *testing.T) {
+	t.Parallel()
+	var long, short trace
+	long.reward(7) // before any call
+	long.call("", "")
+	long.reward(1)
+	linked := long.call("", "")
+	long.reward(2)
+	long.reward(3, "span_id", linked)
+	long.call("", "")
+	long.reward(4)
+	short.call("", "")
+	short.reward(.5)
+	short.call("", "")
+	short.reward(.25)
+	a, b := read(t, "a", "g", long), read(t, "b", "g", short)
+	tests := []struct {
+		to, from credit.Rollout
+		rule     credit.Rule
+		want     string
+	}{
+		{a, b, credit.StepRewards{}, "0.5 0 0.25"},
+		{b, a, credit.StepRewards{}, "1 9"}, // 2 and 3 of the second call, 4 of the last one
+		{a, b, credit.Identical{}, "0.25 0.25 0.25"},
+		{b, a, credit.Identical{}, "4 4"},
+		{a, a, credit.StepRewards{}, "1 5 4"},
+		{b, a, credit.Linked{}, "- 3"},
+	}
+	for _, tt := range tests {
+		r := tt.to
+		r.TakeRewards(&tt.from)
+		got, err := tt.rule.Credit([]credit.Rollout{r})
+		if err != nil || table(got[0]) != tt.want {
+			t.Errorf("%s with the rewards of %s: %s = %v, %v, want %s", tt.to.ID, tt.from.ID, tt.rule, table(got[0]), err, tt.want)
+		}
+	}
+	var silent trace
+	none := read(t, "none", "g", silent)
+	none.TakeRewards(&a)
+	if got := none.Earned(); len(got) != 0 || *none.Final != 4 {
+		t.Errorf("without calls: earned %v, final %v, want nothing and 4", got, *none.Final)
+	}
+	if a.Rewards[3].Calls[0] != 1 || *b.Final != .25 {
+		t.Errorf("the rollouts that rewards were taken from have changed: %+v, %+v", a.Rewards, b.Rewards)
+	}
+}
+
 // Roles are compared with themselves only.
 func TestAssignByRole(t *testing.T) {
 	t.Parallel()

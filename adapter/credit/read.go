@@ -223,6 +223,35 @@ func (r *Rollout) SetFinal(value float64) {
 	}
 }
 
+// TakeRewards gives the rollout all rewards of another one, those on the way too:
+// controls exchange rewards so. Each belongs to the call in the same place, or to
+// the last one where the rollout has fewer calls; what the other was given after its
+// last call, this one is given after its own.
+func (r *Rollout) TakeRewards(from *Rollout) {
+	r.Final, r.Dimensions = from.Final, slices.Clone(from.Dimensions)
+	r.Rewards = slices.Clone(from.Rewards)
+	place := func(call int) int {
+		if call < 0 {
+			return -1
+		}
+		if call == len(from.Calls)-1 {
+			return len(r.Calls) - 1
+		}
+		return min(call, len(r.Calls)-1)
+	}
+	for i := range r.Rewards {
+		w := &r.Rewards[i]
+		w.Before = place(w.Before)
+		var calls []int
+		for _, call := range w.Calls {
+			if at := place(call); at >= 0 && !slices.Contains(calls, at) {
+				calls = append(calls, at)
+			}
+		}
+		w.Calls = calls
+	}
+}
+
 // dimension returns a part of a reward; without a name the primary one.
 func dimension(primary *float64, parts []agl.RewardDimension, name string) *float64 {
 	if name == "" {

@@ -107,7 +107,8 @@ func (b *batch) read(o algorithm.Outcome, group string) credit.Rollout {
 	return r
 }
 
-// shuffle permutes the final rewards among the rollouts that earned one.
+// shuffle permutes the rewards among the rollouts that earned one, those on the
+// way together with the final one.
 func (b *batch) shuffle(random *rand.Rand) {
 	var have []int
 	for i, scored := range b.scored {
@@ -115,13 +116,11 @@ func (b *batch) shuffle(random *rand.Rand) {
 			have = append(have, i)
 		}
 	}
-	random.Shuffle(len(have), func(i, j int) {
-		x, y := &b.rollouts[have[i]], &b.rollouts[have[j]]
-		xv, yv := *x.Final, *y.Final
-		x.Dimensions, y.Dimensions = y.Dimensions, x.Dimensions
-		x.SetFinal(yv)
-		y.SetFinal(xv)
-	})
+	before, of := slices.Clone(b.rollouts), slices.Clone(have)
+	random.Shuffle(len(of), func(i, j int) { of[i], of[j] = of[j], of[i] })
+	for i, at := range have {
+		b.rollouts[at].TakeRewards(&before[of[i]])
+	}
 }
 
 // assign computes what each call is worth, in the order in which one thing needs

@@ -89,7 +89,8 @@ type Config struct {
 	Checkpoints string
 	// Seed is where every random choice comes from.
 	Seed int64
-	// ShuffleRewards permutes the rewards of each step among its rollouts: a
+	// ShuffleRewards permutes the rewards of each step among its rollouts, those on
+	// the way together with the final one: a
 	// control that must not learn anything.
 	ShuffleRewards bool
 
