@@ -90,8 +90,7 @@ type Config struct {
 	// Seed is where every random choice comes from.
 	Seed int64
 	// ShuffleRewards permutes the rewards of each step among its rollouts, those on
-	// the way together with the final one: a
-	// control that must not learn anything.
+	// the way together with the final one: a control that must not learn anything.
 	ShuffleRewards bool
 
 	// OnStep is called after each step and after the validation before the

@@ -2,51 +2,16 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"strconv"
 
-	agl "agentlightning"
 	"agentlightning/algorithm"
 	"agentlightning/examples/calc/problem"
 	"agentlightning/examples/internal/lesson"
-	"agentlightning/store"
 )
 
 // wantedSamples is how many conversations are shown at the end.
 const wantedSamples = 3
-
-// evaluate lets agents work on problems, one rollout each, sampled greedily.
-func evaluate(ctx context.Context, env algorithm.Env, how plan, runID, when string, problems []problem.Problem) ([]algorithm.Outcome, error) {
-	list, err := algorithm.Tasks(problems)
-	if err != nil {
-		return nil, err
-	}
-	config := how.limits()
-	metadata, err := json.Marshal(map[string]string{"agl.run_id": runID, "calc.when": when})
-	if err != nil {
-		return nil, err
-	}
-	requests := make([]store.EnqueueRequest, len(list))
-	for i, task := range list {
-		requests[i] = store.EnqueueRequest{Input: task, Mode: agl.ModeTest, Config: &config, Metadata: metadata}
-	}
-	ids, err := algorithm.Ask(ctx, env.Store, requests)
-	if err != nil {
-		return nil, err
-	}
-	return algorithm.Collect(ctx, env.Store, ids, algorithm.Collecting{})
-}
-
-// accuracy is the share of right answers among the rollouts that were rewarded;
-// those that failed say nothing about the model.
-func accuracy(outcomes []algorithm.Outcome) (float64, error) {
-	right, n := algorithm.MeanReward(outcomes)
-	if n == 0 {
-		return 0, fmt.Errorf("none of %d rollouts was rewarded: %s", len(outcomes), outcomes[0].Failure)
-	}
-	return right, nil
-}
 
 // figures reads the outcome of the test; problems and outcomes correspond.
 func figures(problems []problem.Problem, outcomes []algorithm.Outcome) (*testFigures, error) {
@@ -69,7 +34,7 @@ func figures(problems []problem.Problem, outcomes []algorithm.Outcome) (*testFig
 			continue // people's own problems need not have both
 		}
 		var err error
-		if *share, err = accuracy(parts[i]); err != nil {
+		if *share, err = lesson.Accuracy(parts[i]); err != nil {
 			return nil, err
 		}
 	}

@@ -209,38 +209,27 @@ func (e *experiment) loadWarmup(ctx context.Context, env algorithm.Env, runID st
 }
 
 func (e *experiment) train(ctx context.Context, env algorithm.Env, runID string) error {
-	begun := false
 	method, err := e.trainingMethod(pg.Method{Loss: rl.Loss{Clip: e.plan.clip}})
 	if err != nil {
 		return err
 	}
-	train, err := pg.New(pg.Config{
+	env.RunID = runID
+	// The curve is read from the store afterwards, since this may be the rest of it.
+	_, err = lesson.Train(ctx, env, "training", pg.Config{
 		Learner: e.model, Steps: e.plan.steps, Tasks: e.plan.tasks, GroupSize: e.plan.group,
 		LearningRate: e.plan.rate, Epochs: e.plan.epochs, Minibatch: e.plan.minibatch,
 		Method:  method,
 		Publish: func(ctx context.Context, _ int) (agl.NamedResources, error) { return e.resources, e.offer(ctx) },
 		Rollout: e.plan.limits(), ValidateEvery: e.plan.validateEvery,
 		Checkpoints: filepath.Join(e.folder, "checkpoints"), Seed: e.Seed, ShuffleRewards: e.Shuffle,
-		OnStep: func(s pg.Step) {
-			if !begun {
-				e.show.Begin("training", max(s.Number-1, 0), s.Of)
-				begun = true
-			}
-			e.show.Training(s)
-		},
-	})
-	if err != nil {
-		return err
-	}
-	defer e.show.End()
-	env.RunID = runID
-	return train.Run(ctx, env)
+	}, e.show)
+	return err
 }
 
 // test looks at the test problems without training on them.
 func (e *experiment) test(ctx context.Context, env algorithm.Env, runID, when string) (*testFigures, error) {
 	started := time.Now()
-	outcomes, err := evaluate(ctx, env, e.plan, runID, when, e.data.Test)
+	outcomes, err := lesson.Evaluate(ctx, env, e.plan.limits(), runID, when, e.data.Test)
 	if err != nil {
 		return nil, fmt.Errorf("test %s training: %w", when, err)
 	}

@@ -27,16 +27,16 @@ func (j *judgement) Run(ctx context.Context, env algorithm.Env) error {
 		return err
 	}
 	fmt.Fprintf(j.out, "%s at %s works on %d problems\n", j.model, j.endpoint, len(j.data.Validation)+len(j.data.Test))
-	outcomes, err := evaluate(ctx, env, j.plan, "", "judgement", j.data.Validation)
+	outcomes, err := lesson.Evaluate(ctx, env, j.plan.limits(), "", "judgement", j.data.Validation)
 	if err != nil {
 		return err
 	}
 	r := report{Seed: j.Seed}
 	r.Rollouts = len(j.data.Validation) + len(j.data.Test)
-	if r.After, err = accuracy(outcomes); err != nil {
+	if r.After, err = lesson.Accuracy(outcomes); err != nil {
 		return fmt.Errorf("validation: %w", err)
 	}
-	tests, err := evaluate(ctx, env, j.plan, "", "judgement", j.data.Test)
+	tests, err := lesson.Evaluate(ctx, env, j.plan.limits(), "", "judgement", j.data.Test)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 	agl "agentlightning"
 	"agentlightning/examples/calc/calculator"
 	"agentlightning/examples/calc/problem"
+	"agentlightning/examples/internal/lesson"
 	"agentlightning/learner"
 	"agentlightning/learner/native"
 	"agentlightning/rl"
@@ -123,11 +124,7 @@ func (p plan) demonstrations(tok *native.Tokenizer, problems []problem.Problem, 
 	rows := make([]learner.Row, p.warmupRows)
 	for i := range rows {
 		d := problem.Demonstrate(problems[random.IntN(len(problems))], p.noise, random)
-		ids, mask, err := tok.Render(messages(d))
-		if err != nil {
-			panic(err) // the roles below are the tokenizer's own
-		}
-		rows[i] = learner.Row{IDs: ids, Mask: mask}
+		rows[i] = lesson.Row(tok, messages(d))
 	}
 	return rows
 }

@@ -1,6 +1,7 @@
 package lesson
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -83,6 +84,7 @@ func (d *Display) Warmup(s sft.Step) {
 type trainingView struct {
 	accuracy                      *float64
 	failed                        int
+	lastFailure                   string
 	rolloutsPerSecond, tokensRate float64
 }
 
@@ -91,6 +93,7 @@ func (v *trainingView) update(s pg.Step) {
 		v.accuracy = s.Accuracy
 	}
 	v.failed += s.Failed
+	v.lastFailure = cmp.Or(s.LastFailure, v.lastFailure)
 	if seconds := s.Metrics["seconds_rollouts"]; seconds > 0 {
 		v.rolloutsPerSecond = s.Metrics["rollouts_per_second"]
 		v.tokensRate = float64(s.Tokens) / seconds
@@ -112,7 +115,7 @@ func (d *Display) Training(s pg.Step) {
 	}
 	text += fmt.Sprintf("  %.0f rollouts/s  %s tokens/s", v.rolloutsPerSecond, kilo(v.tokensRate))
 	if v.failed > 0 {
-		text += fmt.Sprintf("  %d failed (%s)", v.failed, clip(s.LastFailure, 60))
+		text += fmt.Sprintf("  %d failed (%s)", v.failed, clip(v.lastFailure, 60))
 	}
 	text += "  " + d.left(s.Number, s.Of) + " left"
 	every := max(s.Of/10, 1)

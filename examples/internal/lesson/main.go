@@ -43,7 +43,7 @@ type Options struct {
 }
 
 // Register adds the options to the flags of an example; db is the default of
-// --db.
+// --db, empty for a database that is removed at the end.
 func (o *Options) Register(f *flag.FlagSet, db string) {
 	f.Int64Var(&o.Seed, "seed", 1, "where every random choice comes from; the same seed repeats a run")
 	f.StringVar(&o.Report, "report", "", "write the figures as JSON to this `FILE`")

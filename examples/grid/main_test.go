@@ -1,0 +1,134 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"agentlightning/adapter/credit"
+	"agentlightning/examples/internal/lesson"
+	"agentlightning/learner/native"
+	"agentlightning/store"
+	"agentlightning/store/engine"
+	"agentlightning/store/sqlite"
+)
+
+// small is a plan that goes through all phases in a second; it is far too short
+// to learn much.
+func small() plan {
+	p := tuned()
+	p.train, p.validation = 40, 6
+	p.warmupSteps, p.warmupRows = 60, 32
+	p.steps, p.tasks, p.group, p.validateEvery = 2, 2, 4, 1
+	p.model = native.Config{Dim: 32, Layers: 1, Heads: 2, Hidden: 64, Context: 24}
+	return p
+}
+
+// play runs the example and returns its report and what it printed.
+func play(t *testing.T, args ...string) (report, string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.json")
+	var out, errs bytes.Buffer
+	if status := mainStatus(append([]string{"--port", "0", "--agents", "8", "--report", file}, args...), small(), &out, &errs); status != 0 {
+		t.Fatalf("grid %v = %d: %s", args, status, errs.String())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r, out.String()
+}
+
+// All rules start from the same weights, and a seed repeats a run.
+func TestAllRules(t *testing.T) {
+	t.Parallel()
+	r, out := play(t, "--seed", "5")
+	if len(r.Rules) != len(strings.Fields(compared)) {
+		t.Fatalf("%d rules in the report, want those of %q", len(r.Rules), compared)
+	}
+	for i, rule := range r.Rules {
+		if rule.Before != r.Rules[0].Before || rule.Steps != 2 || len(rule.Curve) != 3 || rule.FailedRollouts != 0 || rule.Rollouts != 2*2*4+3*6 {
+			t.Errorf("rule %d: %+v, want the same start, 2 steps, %d rollouts and none failed", i, rule, 2*2*4+3*6)
+		}
+		if !strings.Contains(out, "\n"+rule.Rule) {
+			t.Errorf("output lacks %s:\n%s", rule.Rule, out)
+		}
+	}
+	again, _ := play(t, "--seed", "5")
+	timeless := cmpopts.IgnoreFields(lesson.Report{}, "Seconds", "TokensPerSecond")
+	if diff := cmp.Diff(r, again, timeless, cmpopts.IgnoreUnexported(lesson.Report{})); diff != "" {
+		t.Errorf("the same seed gave another report:\n%s", diff)
+	}
+}
+
+// What moves earned is in the store where they earned it, and a state is all that
+// a call saw.
+func TestSpans(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "grid.db")
+	play(t, "--credit", "step-rewards:0.9", "--shuffle-rewards", "--db", db)
+	backend, err := sqlite.Open(t.Context(), sqlite.Config{Path: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := engine.New(backend, engine.Config{})
+	defer func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}()
+	page, err := st.QueryRollouts(t.Context(), store.RolloutQuery{})
+	if err != nil || len(page.Items) == 0 {
+		t.Fatalf("QueryRollouts = %d, %v", len(page.Items), err)
+	}
+	onTheWay := 0
+	for _, r := range page.Items {
+		spans, err := st.QuerySpans(t.Context(), store.SpanQuery{RolloutID: r.RolloutID, Paging: store.Paging{SortBy: "sequence_id"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := credit.Read(r.RolloutID, "", spans.Items)
+		if read.Final == nil || len(read.Calls) == 0 || len(read.Unreadable) > 0 {
+			t.Fatalf("rollout %s: final %v, %d calls, %v", r.RolloutID, read.Final, len(read.Calls), read.Unreadable)
+		}
+		onTheWay += len(read.Rewards) - 1
+		for i, c := range read.Calls {
+			if !strings.Contains(c.State, "You are at ") {
+				t.Errorf("rollout %s: call %d stood at %q", r.RolloutID, i, c.State)
+			}
+		}
+	}
+	if onTheWay == 0 {
+		t.Errorf("no reward on the way in %d rollouts", len(page.Items))
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		`--credit: `:           {"--credit", "fair"},
+		`unexpected argument`:  {"x"},
+		"--steps -1":           {"--steps", "-1"},
+		"provided but not":     {"--nope"},
+		"--port 70000: must b": {"--port", "70000"},
+	} {
+		var out, errs bytes.Buffer
+		if status := mainStatus(args, small(), &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), want) {
+			t.Errorf("grid %v = %d, %q, want 1 and one line with %q", args, status, errs.String(), want)
+		}
+	}
+	var out, errs bytes.Buffer
+	if status := mainStatus([]string{"--help"}, small(), &out, &errs); status != 0 || !strings.Contains(out.String(), "-shuffle-rewards") {
+		t.Errorf("grid --help = %d, %q", status, out.String())
+	}
+}

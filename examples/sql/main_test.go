@@ -1,0 +1,160 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"agentlightning/adapter/credit"
+	"agentlightning/examples/internal/lesson"
+	"agentlightning/examples/sql/library"
+	"agentlightning/learner/native"
+	"agentlightning/store"
+	"agentlightning/store/engine"
+	"agentlightning/store/sqlite"
+)
+
+// small is a plan that goes through all phases in some seconds; it is far too
+// short to learn much.
+func small() plan {
+	p := tuned()
+	p.validation = 4
+	p.warmupSteps, p.warmupRows, p.checkerSteps = 40, 16, 30
+	p.steps, p.tasks, p.group, p.epochs, p.validateEvery = 2, 2, 4, 1, 1
+	p.writer = native.Config{Dim: 32, Layers: 1, Heads: 2, Hidden: 64, Context: 160}
+	p.checker = native.Config{Dim: 16, Layers: 1, Heads: 1, Hidden: 32, Context: 96}
+	return p
+}
+
+// play runs the example and returns its report and what it printed.
+func play(t *testing.T, args ...string) (report, string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "report.json")
+	var out, errs bytes.Buffer
+	if status := mainStatus(append([]string{"--port", "0", "--agents", "8", "--report", file}, args...), small(), &out, &errs); status != 0 {
+		t.Fatalf("sql %v = %d: %s", args, status, errs.String())
+	}
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r report
+	if err := json.Unmarshal(text, &r); err != nil {
+		t.Fatal(err)
+	}
+	return r, out.String()
+}
+
+// A seed repeats a run, and the checker's calls are recorded but not trained on.
+func TestWholeLoop(t *testing.T) {
+	t.Parallel()
+	db := filepath.Join(t.TempDir(), "sql.db")
+	r, out := play(t, "--seed", "5", "--db", db)
+	if r.Steps != 2 || len(r.Curve) != 3 || r.FailedRollouts != 0 {
+		t.Errorf("report = %+v, want 2 steps and no failed rollout", r)
+	}
+	for _, text := range []string{"right answers", "right with the first query", "\n  right   select ", db} {
+		if !strings.Contains(out, text) {
+			t.Errorf("output lacks %q:\n%s", text, out)
+		}
+	}
+	again, _ := play(t, "--seed", "5")
+	timeless := cmpopts.IgnoreFields(lesson.Report{}, "Seconds", "TokensPerSecond")
+	if diff := cmp.Diff(r, again, timeless, cmpopts.IgnoreUnexported(lesson.Report{})); diff != "" {
+		t.Errorf("the same seed gave another report:\n%s", diff)
+	}
+	checkDatabase(t, db)
+}
+
+func checkDatabase(t *testing.T, db string) {
+	t.Helper()
+	backend, err := sqlite.Open(t.Context(), sqlite.Config{Path: db})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := engine.New(backend, engine.Config{})
+	defer func() {
+		if err := st.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
+	}()
+	page, err := st.QueryRollouts(t.Context(), store.RolloutQuery{})
+	if err != nil || len(page.Items) == 0 {
+		t.Fatalf("QueryRollouts = %d, %v", len(page.Items), err)
+	}
+	rule, err := credit.Parse("role:^writer$=" + tuned().credit.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked := 0
+	for _, r := range page.Items {
+		spans, err := st.QuerySpans(t.Context(), store.SpanQuery{RolloutID: r.RolloutID, Paging: store.Paging{SortBy: "sequence_id"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		read := credit.Read(r.RolloutID, "", spans.Items)
+		earned, err := rule.Credit([]credit.Rollout{read})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, c := range read.Calls {
+			checked++
+			if writes := c.Agent == writer; !c.Usable() || writes != (earned[0][i].Reward != nil) {
+				t.Errorf("rollout %s: call %d by %q is usable: %v, earned %v", r.RolloutID, i, c.Agent, c.Usable(), earned[0][i].Reward)
+			}
+		}
+	}
+	if checked < 2*len(page.Items) {
+		t.Errorf("%d calls in %d rollouts, want at least one of each agent", checked, len(page.Items))
+	}
+}
+
+// A checker that was warmed up knows its work.
+func TestDemonstrations(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		result library.Result
+		want   string
+	}{
+		{library.Result{Problem: "no such column: city"}, refused},
+		{library.Result{}, refused},
+		{library.Result{Rows: [][]string{{"anna 1"}}}, accepted},
+	} {
+		messages := checkerMessages(library.Attempt{Query: "select name from members", Result: tt.result})
+		if got := messages[len(messages)-1].Text; got != tt.want {
+			t.Errorf("verdict on %q = %q, want %q", tt.result, got, tt.want)
+		}
+	}
+	attempts := []library.Attempt{
+		{Query: "select a", Result: library.Result{Problem: "no such column: a"}},
+		{Query: "select 1", Result: library.Result{Rows: [][]string{{"1"}}}},
+	}
+	var texts []string
+	for _, m := range writerMessages("Who?", attempts) {
+		texts = append(texts, string(m.Role)+": "+m.Text)
+	}
+	want := []string{"user: Who?", "assistant: select a", "user: error: no such column: a", "assistant: select 1"}
+	if diff := cmp.Diff(want, texts); diff != "" {
+		t.Errorf("the writer's demonstration (-want +got):\n%s", diff)
+	}
+}
+
+func TestMistakes(t *testing.T) {
+	t.Parallel()
+	for want, args := range map[string][]string{
+		`unexpected argument`: {"x"},
+		"--agents 0":          {"--agents", "0"},
+		"provided but not":    {"--nope"},
+	} {
+		var out, errs bytes.Buffer
+		if status := mainStatus(args, small(), &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), want) {
+			t.Errorf("sql %v = %d, %q, want 1 and one line with %q", args, status, errs.String(), want)
+		}
+	}
+}
