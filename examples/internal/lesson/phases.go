@@ -64,7 +64,11 @@ func Train(ctx context.Context, env algorithm.Env, name string, c pg.Config, sho
 			begun = true
 		}
 		show.Training(s)
-		r.AddStep(s.Number, s.Metrics)
+		recorded := map[string]float64{}
+		for short, value := range s.Metrics {
+			recorded[algorithm.MetricName(pg.Name, short)] = value
+		}
+		r.AddStep(s.Number, recorded)
 	}
 	train, err := pg.New(c)
 	if err != nil {
