@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"regexp"
+	"strings"
 
 	agl "agentlightning"
 	"agentlightning/adapter/credit"
@@ -271,13 +272,13 @@ func talk(lines []lesson.Line) string {
 	if len(lines) == 0 {
 		return "(nothing)"
 	}
-	text := ""
+	var text strings.Builder
 	for _, l := range lines[1:] {
 		if l.Role == "user" {
-			text += "  → " + l.Text + "\n          "
+			text.WriteString("  → " + l.Text + "\n          ")
 			continue
 		}
-		text += l.Text
+		text.WriteString(l.Text)
 	}
-	return text
+	return text.String()
 }

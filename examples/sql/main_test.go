@@ -28,7 +28,7 @@ func small() plan {
 	p.warmupSteps, p.warmupRows, p.checkerSteps = 40, 16, 30
 	p.steps, p.tasks, p.group, p.epochs, p.validateEvery = 2, 2, 4, 1, 1
 	p.writer = native.Config{Dim: 32, Layers: 1, Heads: 2, Hidden: 64, Context: 160}
-	p.checker = native.Config{Dim: 16, Layers: 1, Heads: 1, Hidden: 32, Context: 96}
+	p.checker = native.Config{Dim: 16, Layers: 1, Heads: 1, Hidden: 32, Context: 160}
 	return p
 }
 

@@ -23,16 +23,16 @@ import (
 	"agentlightning/learner/native"
 )
 
+// What is earned on the way: the key, and walking into a wall or saying anything
+// but a direction. The final reward is 1 for leaving the house with the key,
+// otherwise 0.
 const (
-	// KeyReward is given for the key, BumpReward for walking into a wall or saying
-	// anything but a direction. The final reward is 1 for leaving the house with
-	// the key, otherwise 0.
 	KeyReward  = 0.5
 	BumpReward = -0.1
-
-	// maxTurnTokens bounds one answer of the model; a move is two tokens.
-	maxTurnTokens = 4
 )
+
+// maxTurnTokens bounds one answer of the model; a move is two tokens.
+const maxTurnTokens = 4
 
 // Walker is the agent. Client must be set; Retries is how often a call that
 // failed is repeated.

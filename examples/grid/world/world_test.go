@@ -95,29 +95,33 @@ func TestTasksThatCannotBe(t *testing.T) {
 	}
 }
 
-// Every task that is generated can be done in time, and none is in two lists.
+// Nearly every task can be done in time, and none is in two lists.
 func TestGenerate(t *testing.T) {
 	t.Parallel()
-	train, validation, err := world.Generate(7, 1500, 150)
+	train, validation, err := world.Generate(7, 1500, 600)
 	if err != nil {
 		t.Fatal(err)
 	}
 	seen := map[string]bool{}
+	tooFar := 0
 	for _, task := range append(train, validation...) {
 		if seen[task.ID] {
 			t.Fatalf("%s occurs twice", task.ID)
 		}
 		seen[task.ID] = true
 		if task.Shortest > world.MaxMoves {
-			t.Errorf("%s needs %d moves of %d", task.ID, task.Shortest, world.MaxMoves)
+			tooFar++
 		}
 		// Who always walks on a shortest way needs exactly as many moves.
 		walk, err := world.Demonstrate(task, 1, rand.New(rand.NewPCG(1, 1)))
-		if err != nil || len(walk) != task.Shortest {
-			t.Errorf("%s: %d careful moves, %v, want %d", task.ID, len(walk), err, task.Shortest)
+		if want := min(task.Shortest, world.MaxMoves); err != nil || len(walk) != want {
+			t.Errorf("%s: %d careful moves, %v, want %d", task.ID, len(walk), err, want)
 		}
 	}
-	again, _, err := world.Generate(7, 1500, 150)
+	if tooFar == 0 || tooFar > len(seen)/20 {
+		t.Errorf("%d of %d tasks cannot be done, want few", tooFar, len(seen))
+	}
+	again, _, err := world.Generate(7, 1500, 600)
 	if diff := cmp.Diff(train, again); err != nil || diff != "" {
 		t.Errorf("the same seed gives other tasks: %v\n%s", err, diff)
 	}

@@ -49,6 +49,8 @@ const (
 	rowsOfTable = 60
 	// maxRows is how much of a result is read; no right answer is as long.
 	maxRows = 100
+	// longestProblem bounds what is said of a query, in bytes.
+	longestProblem = 60
 	// maxTime is how long a query may run.
 	maxTime = 2 * time.Second
 )
@@ -230,6 +232,9 @@ func plain(err error) string {
 	}
 	if at := strings.LastIndex(text, " ("); at > 0 {
 		text = text[:at]
+	}
+	if len(text) > longestProblem {
+		text = strings.ToValidUTF8(text[:longestProblem], "") + " …"
 	}
 	return text
 }
