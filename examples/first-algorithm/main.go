@@ -29,7 +29,8 @@ func halving(prompts []string, out io.Writer) algorithm.Func {
 			for _, p := range prompts {
 				// Publish what the rollouts are to be given …
 				version, err := env.Store.AddResources(ctx, agl.NamedResources{
-					{Name: "prompt", Resource: agl.PromptTemplate{Template: p, Engine: agl.EngineFString}}})
+					{Name: "prompt", Resource: agl.PromptTemplate{Template: p, Engine: agl.EngineFString}},
+				})
 				if err != nil {
 					return err
 				}
@@ -47,9 +48,9 @@ func halving(prompts []string, out io.Writer) algorithm.Func {
 				if err != nil {
 					return err
 				}
-				rewarded := 0
-				mean[p], rewarded = algorithm.MeanReward(outcomes)
-				fmt.Fprintf(out, "%-22q %.2f over %d of %d\n", p, mean[p], rewarded, n)
+				m, rewarded := algorithm.MeanReward(outcomes)
+				mean[p] = m
+				fmt.Fprintf(out, "%-22q %.2f over %d of %d\n", p, m, rewarded, n)
 			}
 			slices.SortStableFunc(prompts, func(a, b string) int { return int(100 * (mean[b] - mean[a])) })
 			prompts = prompts[:(len(prompts)+1)/2]

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strconv"
 	"time"
 
 	agl "agentlightning"
@@ -142,7 +143,7 @@ func (e *experiment) sample(ctx context.Context, env algorithm.Env, round int) (
 func (e *experiment) imitate(ctx context.Context, env algorithm.Env, walks []algorithm.Outcome, round int) (kept int, err error) {
 	var rollouts []credit.Rollout
 	for i, w := range walks {
-		r := credit.Read(w.Rollout.RolloutID, fmt.Sprint(i/e.plan.group), w.Spans)
+		r := credit.Read(w.Rollout.RolloutID, strconv.Itoa(i/e.plan.group), w.Spans)
 		r.Failed = w.Failure != ""
 		if w.Reward != nil {
 			rollouts = append(rollouts, r)
