@@ -2,8 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"os"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,10 +12,9 @@ import (
 
 	"agentlightning/adapter/credit"
 	"agentlightning/examples/internal/lesson"
+	"agentlightning/examples/internal/lessontest"
 	"agentlightning/learner/native"
 	"agentlightning/store"
-	"agentlightning/store/engine"
-	"agentlightning/store/sqlite"
 )
 
 // small is a plan that goes through all phases in a second; it is far too short
@@ -33,20 +31,8 @@ func small() plan {
 // play runs the example and returns its report and what it printed.
 func play(t *testing.T, args ...string) (report, string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "report.json")
-	var out, errs bytes.Buffer
-	if status := mainStatus(append([]string{"--port", "0", "--agents", "8", "--report", file}, args...), small(), &out, &errs); status != 0 {
-		t.Fatalf("grid %v = %d: %s", args, status, errs.String())
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r, out.String()
+	example := func(args []string, stdout, stderr io.Writer) int { return mainStatus(args, small(), stdout, stderr) }
+	return lessontest.Play[report](t, example, append([]string{"--port", "0", "--agents", "8"}, args...)...)
 }
 
 // All rules start from the same weights, and a seed repeats a run.
@@ -77,16 +63,7 @@ func TestSpans(t *testing.T) {
 	t.Parallel()
 	db := filepath.Join(t.TempDir(), "grid.db")
 	play(t, "--credit", "step-rewards:0.9", "--shuffle-rewards", "--db", db)
-	backend, err := sqlite.Open(t.Context(), sqlite.Config{Path: db})
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := engine.New(backend, engine.Config{})
-	defer func() {
-		if err := st.Close(); err != nil {
-			t.Errorf("Close = %v", err)
-		}
-	}()
+	st := lessontest.Open(t, db)
 	page, err := st.QueryRollouts(t.Context(), store.RolloutQuery{})
 	if err != nil || len(page.Items) == 0 {
 		t.Fatalf("QueryRollouts = %d, %v", len(page.Items), err)

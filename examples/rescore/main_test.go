@@ -2,36 +2,23 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"agentlightning/examples/internal/lessontest"
 )
 
-func runExample(t *testing.T, args ...string) (report, string) {
+// play runs the example and returns its report and what it printed.
+func play(t *testing.T, args ...string) (report, string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "report.json")
-	var out, errs bytes.Buffer
-	if status := mainStatus(append(args, "--report", file), &out, &errs); status != 0 {
-		t.Fatalf("rescore %v = %d: %s", args, status, errs.String())
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r, out.String()
+	return lessontest.Play[report](t, mainStatus, args...)
 }
 
 // What the new reward asks for is learnt from stored rollouts alone, and is not
 // when rewards are shuffled.
 func TestExample(t *testing.T) {
 	t.Parallel()
-	r, out := runExample(t, "--seed", "1")
+	r, out := play(t, "--seed", "1")
 	if r.Summary.Scored != 768 || *r.Summary.MeanNew >= *r.Summary.MeanOld {
 		t.Errorf("summary: %+v", r.Summary)
 	}
@@ -41,7 +28,7 @@ func TestExample(t *testing.T) {
 	if !strings.Contains(out, "rollouts run for this: 0\n") {
 		t.Errorf("output: %s", out)
 	}
-	control, _ := runExample(t, "--seed", "1", "--shuffle-rewards")
+	control, _ := play(t, "--seed", "1", "--shuffle-rewards")
 	if control.Brief.Brief > control.Before.Brief+0.15 {
 		t.Errorf("with shuffled rewards: before %+v, after %+v", control.Before, control.Brief)
 	}

@@ -3,32 +3,19 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"agentlightning/examples/internal/lessontest"
 )
 
 // play runs the example and returns its report and what it printed.
 func play(t *testing.T, args ...string) (report, string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "report.json")
-	var out, errs bytes.Buffer
-	if status := mainStatus(append([]string{"--report", file}, args...), &out, &errs); status != 0 {
-		t.Fatalf("rooms %v = %d: %s", args, status, errs.String())
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r, out.String()
+	return lessontest.Play[report](t, mainStatus, args...)
 }
 
 // Both searches find better prompts, only GEPA those of the second template, and

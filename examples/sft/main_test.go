@@ -2,9 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"os"
-	"path/filepath"
+	"io"
 	"strings"
 	"testing"
 
@@ -12,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"agentlightning/examples/internal/lesson"
+	"agentlightning/examples/internal/lessontest"
 	"agentlightning/learner/native"
 )
 
@@ -29,20 +28,8 @@ func small() plan {
 // play runs the example and returns its report and what it printed.
 func play(t *testing.T, args ...string) (report, string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "report.json")
-	var out, errs bytes.Buffer
-	if status := mainStatus(append([]string{"--port", "0", "--agents", "8", "--report", file}, args...), small(), &out, &errs); status != 0 {
-		t.Fatalf("sft %v = %d: %s", args, status, errs.String())
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r, out.String()
+	example := func(args []string, stdout, stderr io.Writer) int { return mainStatus(args, small(), stdout, stderr) }
+	return lessontest.Play[report](t, example, append([]string{"--port", "0", "--agents", "8"}, args...)...)
 }
 
 // As many walks are imitated as were rewarded, and a seed repeats a run.

@@ -2,8 +2,7 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
-	"os"
+	"io"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -13,11 +12,10 @@ import (
 
 	"agentlightning/adapter/credit"
 	"agentlightning/examples/internal/lesson"
+	"agentlightning/examples/internal/lessontest"
 	"agentlightning/examples/sql/library"
 	"agentlightning/learner/native"
 	"agentlightning/store"
-	"agentlightning/store/engine"
-	"agentlightning/store/sqlite"
 )
 
 // small is a plan that goes through all phases in some seconds; it is far too
@@ -35,20 +33,8 @@ func small() plan {
 // play runs the example and returns its report and what it printed.
 func play(t *testing.T, args ...string) (report, string) {
 	t.Helper()
-	file := filepath.Join(t.TempDir(), "report.json")
-	var out, errs bytes.Buffer
-	if status := mainStatus(append([]string{"--port", "0", "--agents", "8", "--report", file}, args...), small(), &out, &errs); status != 0 {
-		t.Fatalf("sql %v = %d: %s", args, status, errs.String())
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	var r report
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r, out.String()
+	example := func(args []string, stdout, stderr io.Writer) int { return mainStatus(args, small(), stdout, stderr) }
+	return lessontest.Play[report](t, example, append([]string{"--port", "0", "--agents", "8"}, args...)...)
 }
 
 // A seed repeats a run, and the checker's calls are recorded but not trained on.
@@ -74,16 +60,7 @@ func TestWholeLoop(t *testing.T) {
 
 func checkDatabase(t *testing.T, db string) {
 	t.Helper()
-	backend, err := sqlite.Open(t.Context(), sqlite.Config{Path: db})
-	if err != nil {
-		t.Fatal(err)
-	}
-	st := engine.New(backend, engine.Config{})
-	defer func() {
-		if err := st.Close(); err != nil {
-			t.Errorf("Close = %v", err)
-		}
-	}()
+	st := lessontest.Open(t, db)
 	page, err := st.QueryRollouts(t.Context(), store.RolloutQuery{})
 	if err != nil || len(page.Items) == 0 {
 		t.Fatalf("QueryRollouts = %d, %v", len(page.Items), err)

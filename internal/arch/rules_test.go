@@ -543,7 +543,7 @@ var (
 )
 
 // testSupport may link package testing: other packages import these in tests only.
-var testSupport = []string{"store/storetest", "internal/testkit", "llm/internal/llmtest"}
+var testSupport = []string{"store/storetest", "internal/testkit", "llm/internal/llmtest", "examples/internal/lessontest"}
 
 // noExample excuses public packages from a runnable example.
 var noExample = map[string]string{}
