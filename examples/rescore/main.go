@@ -13,6 +13,7 @@ import (
 	"os"
 	"os/signal"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -99,11 +100,8 @@ func run(ctx context.Context, o options, out io.Writer) error {
 
 // clock counts seconds, so that rollouts are found in the same order each time.
 func clock() func() time.Time {
-	now := time.Unix(1_700_000_000, 0)
-	return func() time.Time {
-		now = now.Add(time.Second)
-		return now
-	}
+	var seconds atomic.Int64
+	return func() time.Time { return time.Unix(1_700_000_000+seconds.Add(1), 0) }
 }
 
 func (o options) try(ctx context.Context, s store.Store, out io.Writer) (*report, error) {
