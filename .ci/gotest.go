@@ -130,7 +130,9 @@ func report(e event, output string) {
 		fmt.Printf("      no tests   %s\n", e.Package)
 	case e.Test == "":
 		fmt.Printf("%sFAIL  %8.2fs  %s\n", output, e.Elapsed, e.Package)
-	case e.Action == "fail":
+	case e.Action == "fail", strings.Contains(output, "WARNING: DATA RACE"):
+		// The report of a race may stand with another test than the one that
+		// fails for it.
 		fmt.Print(output)
 	}
 }
