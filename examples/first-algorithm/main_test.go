@@ -2,9 +2,9 @@ package main
 
 import (
 	"bytes"
-	"os"
-	"strings"
 	"testing"
+
+	"agentlightning/examples/internal/lessontest"
 )
 
 // The README shows what the program prints.
@@ -14,11 +14,5 @@ func TestPrintsWhatTheReadmeSays(t *testing.T) {
 	if err := run(t.Context(), &out); err != nil {
 		t.Fatal(err)
 	}
-	readme, err := os.ReadFile("README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(string(readme), "```\n"+out.String()+"```\n") {
-		t.Errorf("the README lacks this output:\n%s", out.String())
-	}
+	lessontest.ReadmeShows(t, out.String())
 }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"agentlightning/store/engine"
@@ -32,6 +33,19 @@ func Play[R any](t *testing.T, example func(args []string, stdout, stderr io.Wri
 		t.Fatal(err)
 	}
 	return r, out.String()
+}
+
+// ReadmeShows checks that the README of the example shows what it printed, as a
+// block of its own.
+func ReadmeShows(t *testing.T, printed string) {
+	t.Helper()
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if printed == "" || !strings.Contains(string(readme), "```\n"+printed+"```\n") {
+		t.Errorf("the README lacks this output:\n%s", printed)
+	}
 }
 
 // Open opens the database that an example left, until the test is over.
