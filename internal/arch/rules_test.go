@@ -425,6 +425,15 @@ var rules = []rule{
 		"github.com/prometheus/client_golang": "serves /metrics",
 		"google.golang.org/grpc":              "serves the second port",
 	}},
+	{"internal/top", "a server in a terminal, as it is now", reasons{
+		root:                           words,
+		"gateway":                      "reads whether model calls are paused",
+		"store":                        "the error of what is closed",
+		"storehttp":                    "asks the server",
+		"charm.land/bubbletea":         "keys, sizes and repainting of a terminal",
+		"github.com/charmbracelet/x":   "the width of text, and what is a terminal",
+		"github.com/prometheus/common": "reads /metrics",
+	}},
 	{"internal/cli", "the commands of agl", reasons{
 		"agent":                        "says how rollouts of a runner end",
 		"controller/local":             "agl controller",
@@ -462,6 +471,7 @@ var rules = []rule{
 		"github.com/spf13/pflag":       "cobra's flags",
 		"github.com/goccy/go-yaml":     "the file of settings",
 		"internal/recipe":              "agl train and agl optimize",
+		"internal/top":                 "agl top",
 		"algorithm/stage":              "shows what a run waits for",
 		"github.com/vbauerster/mpb/v8": "progress that people can read",
 	}},

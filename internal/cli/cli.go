@@ -88,7 +88,7 @@ func newRoot() *cobra.Command {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})
-	root.AddCommand(newServe("serve"), newServe("store"), newGateway(), newRunner(), newVLLM(), newController(), newRollouts(), newModels(), newResources(), newCredit(), newRescore(), newRuns(), newDataset(), newTrain(), newOptimize(), newDB(), newDoctor(),
+	root.AddCommand(newServe("serve"), newServe("store"), newGateway(), newRunner(), newVLLM(), newController(), newRollouts(), newModels(), newResources(), newCredit(), newRescore(), newRuns(), newTop(), newDataset(), newTrain(), newOptimize(), newDB(), newDoctor(),
 		newReplaced("prometheus", prometheusInstead), newReplaced("agentops", agentopsInstead), newVersion())
 	for _, cmd := range root.Commands() {
 		if cmd.Args == nil {
