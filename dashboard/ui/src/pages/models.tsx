@@ -41,7 +41,7 @@ export function Component() {
               </Table.Thead>
               <Table.Tbody>
                 {models.data.map((m) => {
-                  const of = { model: m.model, endpoint: m.endpoint };
+                  const of = { model: m.model, backend: m.endpoint };
                   const resting = sum(list, 'agl_proxy_backend_resting', of) > 0;
                   const seen = list.some((s) => s.name === 'agl_proxy_backend_open_calls' && s.labels['model'] === m.model);
                   const limits = [m.concurrency && `${m.concurrency} at once`, m.rpm && `${number(m.rpm)} calls / min`, m.tpm && `${number(m.tpm)} tokens / min`].filter(Boolean).join(', ');

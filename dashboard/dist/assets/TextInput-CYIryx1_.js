@@ -1,1 +1,0 @@
-import{At as e,Ct as t,Mt as n,W as r}from"./index-BeVfHWjZ.js";var i=n(),a=t(t=>{let n=e([`Input`,`InputWrapper`,`TextInput`],null,t);return(0,i.jsx)(r,{component:`input`,...n,__staticSelector:`TextInput`})});a.classes=r.classes,a.displayName=`@mantine/core/TextInput`;export{a as t};

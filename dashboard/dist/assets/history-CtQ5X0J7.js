@@ -1,1 +1,0 @@
-import{dn as e,gn as t}from"./index-BeVfHWjZ.js";var n=t(e(),1);function r(e,t){let[r,i]=(0,n.useState)([]),a=(0,n.useRef)(0);return e!==void 0&&e>a.current&&(a.current=e,i([...r.slice(-719),{at:e,values:t}])),r}export{r as t};

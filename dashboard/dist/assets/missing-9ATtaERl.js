@@ -1,1 +1,0 @@
-import{B as e,Mt as t,c as n,u as r}from"./index-BeVfHWjZ.js";import{r as i}from"./bits-BNuoLNwR.js";var a=t();function o(){let{pathname:t}=r();return(0,a.jsxs)(i,{title:`There is no such page`,children:[t,` leads nowhere.`,` `,(0,a.jsx)(e,{component:n,to:`/`,children:`Go to the overview`})]})}export{o as Component};

@@ -1,0 +1,1 @@
+import{f as e,n as t,p as n}from"./chunk-Z7SQORRT-D4wOeLl8.js";var r=n();function i(){let[n]=e(),i=n.get(`rolloutId`);if(i===null)return(0,r.jsx)(t,{to:`/rollouts`,replace:!0});let a=n.get(`attemptId`);return(0,r.jsx)(t,{to:`/rollouts/${encodeURIComponent(i)}?tab=timeline${a===null?``:`&attempt=${encodeURIComponent(a)}`}`,replace:!0})}export{i as Component};

@@ -1,1 +1,0 @@
-import{Mt as e,l as t,p as n}from"./index-BeVfHWjZ.js";var r=e();function i(){let[e]=n(),i=e.get(`rolloutId`);if(i===null)return(0,r.jsx)(t,{to:`/rollouts`,replace:!0});let a=e.get(`attemptId`);return(0,r.jsx)(t,{to:`/rollouts/${encodeURIComponent(i)}?tab=timeline${a===null?``:`&attempt=${encodeURIComponent(a)}`}`,replace:!0})}export{i as Component};
