@@ -1,3 +1,4 @@
+import { readFile } from 'node:fs/promises';
 import AxeBuilder from '@axe-core/playwright';
 import { expect, type Page, test } from '@playwright/test';
 import { Server } from './server';
@@ -163,14 +164,14 @@ test('every filter narrows the list and stands in the address', async ({ page })
     ['model=nothing', 0],
     ['worker_id=Worker-0', total],
     ['worker_id=nobody', 0],
-    ['tag=calc.when', undefined],
+    ['tag=example.when', undefined],
     ['rewarded=true', undefined],
     ['rewarded=false', 0],
     ['reward_min=2', 0],
     ['reward_max=0', undefined],
     ['problem=no_token_ids', 0],
     ['resources_id=nothing', 0],
-    ['since=1', 0],
+    ['since=86400', total],
     ['from=1&to=2', 0],
   ] as [string, number | undefined][]) {
     await test.step(filter, async () => {
@@ -321,6 +322,7 @@ test.describe('actions', () => {
     await dialog.getByRole('button', { name: 'Cancel' }).click();
     await expect.poll(() => status(made[1]!.rollout_id)).toBe('cancelled');
     expect(await status(made[2]!.rollout_id)).toBe('queuing');
+    await expect(bar).toContainText('Nothing chosen'); // what was done is chosen no more
 
     await page.getByRole('checkbox', { name: `Choose ${made[0]!.rollout_id}` }).check();
     await bar.getByRole('button', { name: 'Retry' }).click();
@@ -331,11 +333,7 @@ test.describe('actions', () => {
     const download = page.waitForEvent('download');
     await page.getByRole('menuitem', { name: 'Export all' }).click();
     await dialog.getByRole('button', { name: 'Export' }).click();
-    const text = await (await download).createReadStream().then(async (s) => {
-      let all = '';
-      for await (const part of s) all += String(part);
-      return all;
-    });
+    const text = await readFile(await (await download).path(), 'utf8');
     expect(text.trim().split('\n').map((l) => (JSON.parse(l) as { rollout_id: string }).rollout_id).sort()).toEqual(made.map((m) => m.rollout_id).sort());
 
     await bar.getByRole('button', { name: /All 3/ }).click();
