@@ -48,6 +48,11 @@ func (c *Command) Digest() string { return digest(append([]string{"command"}, c.
 
 // Score implements [Scorer].
 func (c *Command) Score(ctx context.Context, attempts []Attempt) []Score {
+	return scoreEach(ctx, attempts, c.one)
+}
+
+// scoreEach has one score each attempt, which it is given as JSON.
+func scoreEach(ctx context.Context, attempts []Attempt, one func(ctx context.Context, asked []byte) Score) []Score {
 	out := make([]Score, len(attempts))
 	for i := range attempts {
 		asked, err := json.Marshal(&attempts[i])
@@ -55,7 +60,7 @@ func (c *Command) Score(ctx context.Context, attempts []Attempt) []Score {
 			out[i] = failed("attempt cannot be written", err)
 			continue
 		}
-		out[i] = c.one(ctx, asked)
+		out[i] = one(ctx, asked)
 	}
 	return out
 }

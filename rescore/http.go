@@ -3,7 +3,6 @@ package rescore
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -38,16 +37,7 @@ func (h *HTTP) Estimate([]Attempt) int64 { return 0 }
 
 // Score implements [Scorer].
 func (h *HTTP) Score(ctx context.Context, attempts []Attempt) []Score {
-	out := make([]Score, len(attempts))
-	for i := range attempts {
-		asked, err := json.Marshal(&attempts[i])
-		if err != nil {
-			out[i] = failed("attempt cannot be written", err)
-			continue
-		}
-		out[i] = h.one(ctx, asked)
-	}
-	return out
+	return scoreEach(ctx, attempts, h.one)
 }
 
 // longestPause bounds what a service may ask for.
