@@ -5,8 +5,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"testing"
-
-	"agentlightning/adapter"
 )
 
 // coder is the model of a coding agent: it reads a file, mends it and says so.
@@ -54,20 +52,5 @@ func TestClaudeCode(t *testing.T) {
 		// Nothing but the model is called.
 		"--env", "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC=1", "--env", "IS_SANDBOX=1",
 	}, "sh", "-c", `exec "$0" -p "$AGL_TASK" --tools Bash --allowedTools Bash`, claude)
-	said := m.until(t, 3)
-	if len(said) != 3 {
-		t.Fatalf("the model was called %d times, want 3", len(said))
-	}
-	spans := s.spans(t, id)
-	var want []triplet
-	for _, g := range said {
-		want = append(want, g.triplet())
-	}
-	want[2].Reward = new(1.0)
-	got, err := adapter.TracerTriplets(spans, adapter.TracerOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	compareTriplets(t, "our adapter", want, got)
-	rows(t, spans, said, 0)
+	s.rewarded(t, m, id, 0)
 }

@@ -99,27 +99,36 @@ func TestFrameworks(t *testing.T) {
 				flags = append(flags, "--env", v)
 			}
 			id := s.agent(t, questions[0], flags, append(agentOf(t, f.name, interpreter), f.arguments...)...)
-			said := m.until(t, 3)
-			if len(said) != 3 {
-				t.Fatalf("the model was called %d times, want 3", len(said))
-			}
-			spans := s.spans(t, id)
-			var triplets []triplet
-			for _, g := range said {
-				triplets = append(triplets, g.triplet())
-			}
-			triplets[2].Reward = new(1.0)
-			ours, err := adapter.TracerTriplets(spans, adapter.TracerOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			compareTriplets(t, "our adapter", triplets, ours)
-			rows(t, spans, said, f.breaks)
+			spans := s.rewarded(t, m, id, f.breaks)
 			if slices.Contains(f.arguments, "--otel") {
 				exported(t, spans)
 			}
 		})
 	}
+}
+
+// rewarded checks that an agent called the model three times and earned 1: the
+// calls yield triplets with the model's own ids, and training rows that break where
+// the agent changed the conversation. It returns the spans.
+func (s *server) rewarded(t *testing.T, m *vllm, id string, breaks int) []agl.Span {
+	t.Helper()
+	said := m.until(t, 3)
+	if len(said) != 3 {
+		t.Fatalf("the model was called %d times, want 3", len(said))
+	}
+	spans := s.spans(t, id)
+	var want []triplet
+	for _, g := range said {
+		want = append(want, g.triplet())
+	}
+	want[2].Reward = new(1.0)
+	got, err := adapter.TracerTriplets(spans, adapter.TracerOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	compareTriplets(t, "our adapter", want, got)
+	rows(t, spans, said, breaks)
+	return spans
 }
 
 // exported looks for what a framework recorded itself of three calls that the
