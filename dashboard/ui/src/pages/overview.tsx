@@ -7,6 +7,7 @@ import { type Sample, samples, sum } from '../logic/prometheus';
 import { hints, mainKeys, series, shorten, verdict } from '../logic/verdict';
 import { Card, Empty, Failed, Figure, Loading, PageTitle, Status, When } from '../parts/bits';
 import { Chart, type Line } from '../parts/chart';
+import { Hints } from '../parts/hints';
 import { useNow } from '../parts/now';
 import type { Run } from '../types';
 
@@ -105,22 +106,7 @@ function Learning({ run }: { run: Run | undefined }) {
           The last metrics came <When t={last.time} />. Look at the queue and the workers below.
         </Alert>
       )}
-      {why.length > 0 && (
-        <Alert color={why[0]!.severity === 'bad' ? 'red' : 'yellow'} title={v.word === 'learning' || v.word === 'learned' ? 'What holds it back' : 'Why not'} mb="xs">
-          <List size="sm">
-            {why.map((h) => (
-              <List.Item key={h.text}>
-                {h.text}{' '}
-                {h.filter && (
-                  <Anchor component={Link} to={`/rollouts?${new URLSearchParams(h.filter).toString()}`} size="sm">
-                    Show them
-                  </Anchor>
-                )}
-              </List.Item>
-            ))}
-          </List>
-        </Alert>
-      )}
+      <Hints why={why} word={v.word} />
       {metrics.error ? <Failed error={metrics.error} /> : curve.lines.length > 0 && <Chart x={curve.x} lines={curve.lines} label={`Curves of run ${run.run_id} by step`} />}
     </Card>
   );

@@ -1,4 +1,4 @@
-import { Alert, Anchor, Grid, Group, List, SimpleGrid, Stack, Table, Tabs, Text } from '@mantine/core';
+import { Alert, Anchor, Grid, Group, SimpleGrid, Stack, Table, Tabs, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { Link, useParams, useSearchParams } from 'react-router-dom';
@@ -10,6 +10,7 @@ import { hints, keysOf, mainKeys, series, shorten, smooth, verdict } from '../lo
 import { Card, Empty, Failed, Figure, ID, Json, Loading, PageTitle, Status, When } from '../parts/bits';
 import { Candidates } from '../parts/candidates';
 import { Chart, type Line } from '../parts/chart';
+import { Hints } from '../parts/hints';
 import { useNow } from '../parts/now';
 import type { Browsed, Checkpoint, Run } from '../types';
 
@@ -70,22 +71,7 @@ function Shown({ run }: { run: Run }) {
         }
       >
         <Text mb="xs">{v.sentence}</Text>
-        {why.length > 0 && (
-          <Alert color={why[0]!.severity === 'bad' ? 'red' : 'yellow'} mb="xs" title={v.word.startsWith('learn') ? 'What holds it back' : 'Why not'}>
-            <List size="sm">
-              {why.map((h) => (
-                <List.Item key={h.text}>
-                  {h.text}{' '}
-                  {h.filter && (
-                    <Anchor component={Link} to={`/rollouts?${new URLSearchParams(h.filter).toString()}`} size="sm">
-                      Show them
-                    </Anchor>
-                  )}
-                </List.Item>
-              ))}
-            </List>
-          </Alert>
-        )}
+        <Hints why={why} word={v.word} />
         {metrics.error ? <Failed error={metrics.error} /> : lines.length > 0 && <Chart x={x} lines={lines} label="Reward by step" sync="run" />}
         <SimpleGrid cols={{ base: 2, sm: 4, lg: 6 }} mt="sm">
           <Figure label="Step" value={last ? number(last.step) : '–'} />
