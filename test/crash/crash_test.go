@@ -30,6 +30,10 @@ var rounds = flag.Int("crash.rounds", 5, "how often the server is killed")
 // asServer makes this test binary agl: its value are the arguments.
 const asServer = "AGL_TEST_CRASH_SERVER"
 
+// asAgent makes this test binary the agent: its value is the file in which it
+// notes what the server acknowledged.
+const asAgent = "AGL_TEST_CRASH_AGENT"
+
 func TestMain(m *testing.M) {
 	if os.Getenv("AGL_ATTEMPT_ID") != "" {
 		os.Exit(playAgent(os.Getenv(asAgent)))

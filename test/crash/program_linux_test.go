@@ -23,10 +23,6 @@ import (
 	"agentlightning/storehttp"
 )
 
-// asAgent makes this test binary the agent: its value is the file in which it
-// notes what the server acknowledged.
-const asAgent = "AGL_TEST_CRASH_AGENT"
-
 // agentEvents is how many events the agent posts.
 const agentEvents = 12
 
