@@ -18,7 +18,8 @@ import (
 type batch struct {
 	*Config
 	rollouts []credit.Rollout
-	scored   []bool // whether the rollout has a reward that counts
+	scored   []bool   // whether the rollout has a reward that counts
+	scores   extremes // rewards as they were earned, before anything is paid off them
 	// baselines are the greedy rollouts of the groups, for methods that have them.
 	baselines map[string]credit.Rollout
 	parts     []part
@@ -37,6 +38,7 @@ type part struct {
 // counts say what became of the model calls of a step.
 type counts struct {
 	calls        int            // recorded
+	cut          int            // of these, ended by the limit on tokens
 	problems     map[string]int // left out: flagged, or without ids
 	noLogprobs   int            // rows left out for want of log-probabilities
 	mismatches   int            // calls whose prompt does not continue what was said before
@@ -51,6 +53,9 @@ type counts struct {
 
 func (c *counts) add(to map[string]float64) {
 	to["calls"] = float64(c.calls)
+	if c.calls > 0 {
+		to["response_length/clip_ratio"] = float64(c.cut) / float64(c.calls)
+	}
 	left := 0
 	for problem, n := range c.problems {
 		to["calls_left_out_"+problem] = float64(n)
@@ -85,7 +90,11 @@ func newBatch(c *Config, g gathered) *batch {
 	b := &batch{Config: c, counts: counts{problems: map[string]int{}}, baselines: map[string]credit.Rollout{}}
 	for i, o := range g.outcomes {
 		r := b.read(o, g.groups[i])
-		b.rollouts, b.scored = append(b.rollouts, r), append(b.scored, c.Method.reward(o) != nil)
+		scored := c.Method.reward(o) != nil
+		b.rollouts, b.scored = append(b.rollouts, r), append(b.scored, scored)
+		if scored && r.Final != nil {
+			b.scores.add(*r.Final)
+		}
 	}
 	for group, o := range g.baselines {
 		b.baselines[group] = b.read(o, group)
@@ -100,6 +109,9 @@ func (b *batch) read(o algorithm.Outcome, group string) credit.Rollout {
 	for j := range r.Calls {
 		b.counts.calls++
 		b.counts.tokens += len(r.Calls[j].ResponseIDs)
+		if reason := r.Calls[j].FinishReason; reason == "length" || reason == "max_tokens" {
+			b.counts.cut++
+		}
 		if !r.Calls[j].Usable() {
 			b.counts.problems[r.Calls[j].Problem]++
 		}

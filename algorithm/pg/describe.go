@@ -29,10 +29,11 @@ func (s *extremes) put(to map[string]float64, name string) {
 }
 
 // describe adds what trackers know of a batch under their own names: scores of
-// rollouts, advantages of sampled tokens, sampled tokens and prompt tokens of rows.
+// rollouts and what was left of them to learn from, advantages of sampled tokens,
+// sampled tokens and prompt tokens of rows.
 func (b *batch) describe(rows []learner.Row, to map[string]float64) {
 	traced, rewarded, unmerged := 0, 0, 0
-	var scores, advantages, responses, prompts extremes
+	var rewards, advantages, responses, prompts extremes
 	for i := range b.rollouts {
 		if len(b.rollouts[i].Calls) > 0 {
 			traced++
@@ -40,7 +41,7 @@ func (b *batch) describe(rows []learner.Row, to map[string]float64) {
 		if b.scored[i] {
 			rewarded++
 			if r := b.rollouts[i].Final; r != nil {
-				scores.add(*r)
+				rewards.add(*r)
 			}
 		}
 	}
@@ -66,7 +67,8 @@ func (b *batch) describe(rows []learner.Row, to map[string]float64) {
 	}
 	to["training/n_rollouts_w_trace"], to["training/n_rollouts_w_reward"] = float64(traced), float64(rewarded)
 	to["training/n_unmerged_rollouts"] = float64(unmerged)
-	scores.put(to, "critic/score")
+	b.scores.put(to, "critic/score")
+	rewards.put(to, "critic/rewards")
 	advantages.put(to, "critic/advantages")
 	responses.put(to, "response_length")
 	prompts.put(to, "prompt_length")

@@ -149,7 +149,7 @@ func (l *life) end(t *testing.T) any {
 	metrics := map[int]map[string]float64{}
 	for _, s := range steps {
 		maps.DeleteFunc(s.Values, func(name string, _ float64) bool {
-			return strings.HasPrefix(name, "timing") || name == "perf/rollouts_per_second"
+			return strings.HasPrefix(name, "timing") || strings.HasPrefix(name, "perf/") && name != "perf/total_num_tokens"
 		})
 		metrics[s.Step] = s.Values
 	}

@@ -91,7 +91,7 @@ func TestBuiltInModelTakesEveryPart(t *testing.T) {
 			if last < first+0.2 || last < 0.7 {
 				t.Errorf("mean reward went from %.2f to %.2f, want it to rise to 0.7", first, last)
 			}
-			wanted := []string{"loss", "entropy", "approx_kl"}
+			wanted := []string{"loss", "entropy", "approx_kl", "perf/throughput", "timing_per_token_ms/gen", "timing_per_token_ms/update_actor", "response_length/clip_ratio"}
 			switch name {
 			case "ppo":
 				wanted = append(wanted, "value_loss")

@@ -294,7 +294,7 @@ func (t *training) complete(ctx context.Context, s *Step) error {
 		}
 	}
 	s.Elapsed += time.Since(started)
-	s.Metrics["seconds"] = s.Elapsed.Seconds()
+	s.speeds()
 	s.Metrics["rollouts"], s.Metrics["rollouts_failed"] = float64(s.Rollouts), float64(s.Failed)
 	if err := t.run.Record(ctx, s.Number, s.Metrics); err != nil {
 		return err

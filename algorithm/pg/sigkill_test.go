@@ -342,7 +342,7 @@ func (s *site) end(t *testing.T, hash string) map[string]any {
 	metrics := map[int]map[string]float64{}
 	for _, m := range steps {
 		maps.DeleteFunc(m.Values, func(name string, _ float64) bool {
-			return strings.HasPrefix(name, "timing") || name == "perf/rollouts_per_second"
+			return strings.HasPrefix(name, "timing") || strings.HasPrefix(name, "perf/") && name != "perf/total_num_tokens"
 		})
 		metrics[m.Step] = m.Values
 	}

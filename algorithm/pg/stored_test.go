@@ -105,7 +105,8 @@ func TestLearnsFromStoredRolloutsAlone(t *testing.T) {
 			t.Errorf("set %q: probability of the right token = %.3f, it began at 0.5", set, p)
 		}
 		if m := last.Metrics; m["training/n_rollouts_w_reward"] != 32 || m["training/n_rollouts_w_trace"] != 32 || m["critic/score/max"] != 1 || m["critic/score/min"] != 0 ||
-			m["response_length/mean"] != 1 || m["prompt_length/max"] != 1 || !(m["critic/advantages/max"] > 0) || !(m["critic/advantages/min"] < 0) || m["lr"] <= 0 {
+			m["critic/rewards/max"] != 1 ||
+			m["response_length/clip_ratio"] != 0 || !(m["timing_per_token_ms/gen"] > 0) || !(m["perf/time_per_step"] > 0) || m["response_length/mean"] != 1 || m["prompt_length/max"] != 1 || !(m["critic/advantages/max"] > 0) || !(m["critic/advantages/min"] < 0) || m["lr"] <= 0 {
 			t.Errorf("metrics %v", m)
 		}
 		// 40 steps of 4 groups go over the 24 groups almost seven times.

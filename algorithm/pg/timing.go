@@ -33,6 +33,21 @@ func lifecycle(outcomes []algorithm.Outcome, to map[string]float64) {
 	to["timing/rollout_n_missing_running_ts"] = float64(missing)
 }
 
+// speeds adds how long the step took, and for how many tokens. Those that were
+// trained on are counted by the learner, those sampled in all model calls by us.
+func (s *Step) speeds() {
+	m := s.Metrics
+	seconds := s.Elapsed.Seconds()
+	m["seconds"], m["perf/time_per_step"] = seconds, seconds
+	if trained := m["tokens"]; trained > 0 {
+		m["perf/throughput"] = trained / seconds
+		m["timing_per_token_ms/update_actor"] = 1000 * m["seconds_update"] / trained
+	}
+	if s.Tokens > 0 {
+		m["timing_per_token_ms/gen"] = 1000 * m["seconds_rollouts"] / float64(s.Tokens)
+	}
+}
+
 // spread describes values by their mean, the percentiles 50 and 90 (linear
 // between neighbours) and the largest; of none there is nothing to say.
 func spread(values []float64) map[string]float64 {
