@@ -81,10 +81,16 @@ func newRoot() *cobra.Command {
 		SilenceErrors: true,
 		SilenceUsage:  true,
 		Args:          cobra.NoArgs,
-		Version:       version(),
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.SetVersionTemplate("{{.Version}}\n")
+	// The template that cobra would want for this text links every exported
+	// method of the program into it.
+	wantsVersion := root.Flags().BoolP("version", "v", false, "version for agl")
+	root.RunE = func(cmd *cobra.Command, _ []string) error {
+		if *wantsVersion {
+			return printVersion(cmd)
+		}
+		return cmd.Help()
+	}
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return usageError{fmt.Errorf("%w; see '%s --help'", err, cmd.CommandPath())}
 	})

@@ -211,8 +211,17 @@ func TestOneServerForADatabase(t *testing.T) {
 
 func TestVersionAndHelp(t *testing.T) {
 	t.Parallel()
-	if status, out, _ := run(t, "version"); status != 0 || !strings.HasPrefix(out, "agl 0.") {
-		t.Errorf("version = %d, %q", status, out)
+	status, version, _ := run(t, "version")
+	if status != 0 || !strings.HasPrefix(version, "agl 0.") {
+		t.Errorf("version = %d, %q", status, version)
+	}
+	for _, flag := range []string{"--version", "-v"} {
+		if status, out, stderr := run(t, flag); status != 0 || out != version || stderr != "" {
+			t.Errorf("agl %s = %d, %q, %q, want what agl version prints, %q", flag, status, out, stderr, version)
+		}
+	}
+	if status, out, _ := run(t, "--help"); status != 0 || !strings.Contains(out, "-v, --version   version for agl\n") {
+		t.Errorf("agl --help = %d, %s, want the flag --version", status, out)
 	}
 	for _, args := range [][]string{
 		{"--help"},
