@@ -307,7 +307,7 @@ func (s *search) branch(ctx context.Context, r *rand.Rand, parent Prompt, batch 
 	r.Shuffle(len(e.experiments), func(i, j int) {
 		e.experiments[i], e.experiments[j] = e.experiments[j], e.experiments[i]
 	})
-	critique, err := s.complete(ctx, "gradient", s.GradientModel, in, map[string]any{"Prompt": text, "Experiments": e.experiments})
+	critique, err := s.complete(ctx, "gradient", s.GradientModel, func() ([]prompt.Message, error) { return in.gradient(text, e.experiments) })
 	if err != nil {
 		return nil, err
 	}
@@ -317,7 +317,7 @@ func (s *search) branch(ctx context.Context, r *rand.Rand, parent Prompt, batch 
 		child := s.version(parent.Template)
 		return &child, nil
 	}
-	edited, err := s.complete(ctx, "edit", s.EditModel, edit, map[string]any{"Prompt": text, "Critique": critique})
+	edited, err := s.complete(ctx, "edit", s.EditModel, func() ([]prompt.Message, error) { return edit.edit(text, critique) })
 	if err != nil {
 		return nil, err
 	}
@@ -339,11 +339,12 @@ func pick(tasks []json.RawMessage, indices []int) []json.RawMessage {
 	return out
 }
 
-func (s *search) complete(ctx context.Context, purpose, model string, in Instruction, data any) (string, error) {
+// complete asks a model, unless its answer is recorded.
+func (s *search) complete(ctx context.Context, purpose, model string, chat func() ([]prompt.Message, error)) (string, error) {
 	var answer prompt.Answer
 	err := s.run.Stage(ctx, purpose, func(ctx context.Context) (err error) {
 		answer, err = journal.Do(ctx, s.journal, purpose, func(ctx context.Context) (prompt.Answer, error) {
-			messages, err := render(in, data)
+			messages, err := chat()
 			if err != nil {
 				return prompt.Answer{}, err
 			}
@@ -378,7 +379,7 @@ func (s *search) publish(ctx context.Context, p Prompt) error {
 // evaluation is what came of a prompt.
 type evaluation struct {
 	mean        float64
-	experiments []Experiment
+	experiments []experiment
 }
 
 // evaluate runs a prompt on tasks.
@@ -436,16 +437,16 @@ func (s *search) read(ctx context.Context, p Prompt, ids []string) (evaluation, 
 		if err != nil {
 			return evaluation{}, fmt.Errorf("read the spans of rollout %s: %w", id, err)
 		}
-		e := Experiment{Status: string(status[id]), Spans: spans.Items, Feedback: prompt.Feedback(spans.Items)}
-		if e.Messages, err = adapter.Messages(spans.Items); err != nil {
-			e.Messages = []adapter.Conversation{}
+		e := experiment{status: string(status[id]), spans: spans.Items, feedback: prompt.Feedback(spans.Items)}
+		if e.messages, err = adapter.Messages(spans.Items); err != nil {
+			e.messages = []adapter.Conversation{}
 			s.env.Logger.WarnContext(ctx, "model calls of a rollout cannot be read", "rollout_id", id, "err", err)
 		}
-		if e.Reward, err = agl.FinalReward(spans.Items); err != nil {
+		if e.reward, err = agl.FinalReward(spans.Items); err != nil {
 			s.env.Logger.WarnContext(ctx, "reward cannot be read", "rollout_id", id, "err", err)
 		}
-		if e.Reward != nil {
-			out.mean += *e.Reward
+		if e.reward != nil {
+			out.mean += *e.reward
 		} else {
 			unrewarded++
 		}

@@ -188,7 +188,7 @@ func TestRecordedOrder(t *testing.T) {
 	d := &diary{Store: s, names: map[string]int{}}
 	edits := []string{"Edited prompt 7: answer {question}", "Edited prompt 11: answer {question}"}
 	// The recorded chats have these roles: the first critique prompt twice.
-	user := []apo.Instruction{{User: "{{.Prompt}} {{json .Experiments}}"}}
+	user := []apo.Instruction{{User: "{prompt} {experiments}"}}
 	a, err := apo.New(apo.Config{
 		Completer: prompt.CompleterFunc(func(_ context.Context, r prompt.Request) (prompt.Answer, error) {
 			var roles []string
@@ -321,10 +321,28 @@ func TestRefuses(t *testing.T) {
 	t.Parallel()
 	some := prompt.CompleterFunc(func(context.Context, prompt.Request) (prompt.Answer, error) { return prompt.Answer{}, nil })
 	for want, c := range map[string]apo.Config{
-		"apo: Completer: must be set":                          {},
-		"apo: Rounds: -1: must not be negative":                {Completer: some, Rounds: -1},
-		"apo: EditPrompts[0].User: must not be empty":          {Completer: some, EditPrompts: []apo.Instruction{{System: "x"}}},
-		"apo: GradientPrompts[0]: template: GradientPrompts:1": {Completer: some, GradientPrompts: []apo.Instruction{{User: "{{"}}},
+		"apo: Completer: must be set":                 {},
+		"apo: Rounds: -1: must not be negative":       {Completer: some, Rounds: -1},
+		"apo: EditPrompts[0].User: must not be empty": {Completer: some, EditPrompts: []apo.Instruction{{System: "x"}}},
+		// A text of package text/template has its names in double braces.
+		"apo: GradientPrompts[0]: lacks the placeholder {prompt}; System and User must use {prompt}, {experiments}": {
+			Completer: some, GradientPrompts: []apo.Instruction{{User: "{{.Prompt}}"}},
+		},
+		"apo: EditPrompts[1]: lacks the placeholder {critique}": {
+			Completer: some, EditPrompts: []apo.Instruction{{User: "{prompt} {critique}"}, {System: "{prompt}", User: "x"}},
+		},
+		"apo: GradientPrompts[0].System: placeholder {critique}: must be one of {prompt}, {experiments}; write {{critique}} for braces that stay": {
+			Completer: some, GradientPrompts: []apo.Instruction{{System: "{critique}", User: "{prompt} {experiments}"}},
+		},
+		"apo: EditPrompts[0].User: placeholder {critique!r}: must be one of {prompt}, {critique}": {
+			Completer: some, EditPrompts: []apo.Instruction{{User: "{prompt} {critique!r}"}},
+		},
+		"apo: GradientPrompts[0].Experiment: placeholder {score}: must be one of {number}, {status}, {reward}, {messages}, {spans}, {feedback}": {
+			Completer: some, GradientPrompts: []apo.Instruction{{User: "{prompt} {experiments}", Experiment: "{score}"}},
+		},
+		"apo: EditPrompts[0].Experiment: must be empty": {
+			Completer: some, EditPrompts: []apo.Instruction{{User: "{prompt} {critique}", Experiment: "{status}"}},
+		},
 	} {
 		if _, err := apo.New(c); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("New() = %v, want %q", err, want)

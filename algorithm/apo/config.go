@@ -3,8 +3,6 @@ package apo
 import (
 	"errors"
 	"fmt"
-	"strings"
-	"text/template"
 	"time"
 
 	agl "agentlightning"
@@ -65,22 +63,27 @@ type Round struct {
 	Prompts      int // versions made so far
 }
 
-// Instruction is a chat as two texts of package text/template, of which System
-// may be empty. They are given Prompt, the template in hand, and for gradients
-// Experiments, a list of [Experiment], for edits Critique. The function json
-// writes any value as JSON.
-type Instruction struct{ System, User string }
-
-// Experiment is a rollout as instructions are given it.
-type Experiment struct {
-	Status string `json:"status"`
-	// Reward is nil when there was none.
-	Reward *float64 `json:"final_reward"`
-	// Spans are those of all attempts, Messages the model calls among them.
-	Spans    []agl.Span `json:"spans"`
-	Messages any        `json:"messages"`
-	// Feedback is what the spans say in words, see [prompt.Feedback].
-	Feedback []string `json:"feedback"`
+// Instruction is what a model is told: a chat of two texts, of which System may
+// be empty. Both are f-strings as [agl.PromptTemplate] reads them, so that {{
+// and }} stand for braces, and between them use each of these placeholders:
+//
+//	{prompt}       the template in hand
+//	{experiments}  in GradientPrompts, what came of it: Experiment filled in for
+//	               each rollout, with an empty line between two
+//	{critique}     in EditPrompts, the answer to a gradient prompt
+type Instruction struct {
+	System, User string
+	// Experiment is how GradientPrompts tell of a rollout, an f-string too; empty
+	// means as in the first of those that come with the package. It may use
+	//
+	//	{number}    the place among the experiments, from 0
+	//	{status}    how the rollout ended, such as succeeded
+	//	{reward}    its final reward, none when there was none
+	//	{messages}  its model calls as JSON
+	//	{spans}     the spans of all its attempts as JSON, one a line
+	//	{feedback}  what the spans say in words, a line that begins with "- " for
+	//	            each, see [prompt.Feedback]
+	Experiment string
 }
 
 func (c Config) withDefaults() Config {
@@ -139,16 +142,14 @@ func (c Config) Validate() error {
 	if c.Timeout < 0 {
 		return fmt.Errorf("apo: Timeout: %v: must not be negative", c.Timeout)
 	}
-	for name, list := range map[string][]Instruction{"GradientPrompts": c.GradientPrompts, "EditPrompts": c.EditPrompts} {
-		for i, in := range list {
-			if strings.TrimSpace(in.User) == "" {
-				return fmt.Errorf("apo: %s[%d].User: must not be empty", name, i)
-			}
-			for _, text := range [...]string{in.System, in.User} {
-				if _, err := template.New(name).Funcs(functions).Parse(text); err != nil {
-					return fmt.Errorf("apo: %s[%d]: %w", name, i, err)
-				}
-			}
+	for i, in := range c.GradientPrompts {
+		if err := in.validate(promptPlaceholder, experimentsPlaceholder); err != nil {
+			return fmt.Errorf("apo: GradientPrompts[%d]%w", i, err)
+		}
+	}
+	for i, in := range c.EditPrompts {
+		if err := in.validate(promptPlaceholder, critiquePlaceholder); err != nil {
+			return fmt.Errorf("apo: EditPrompts[%d]%w", i, err)
 		}
 	}
 	return nil

@@ -167,7 +167,7 @@ func runAPO(ctx context.Context, o options, out io.Writer) (methodReport, error)
 		// APO improves one template; the other stays as it is. The script reads
 		// instructions of this form only.
 		Completer: newReviser(o.seed), Template: choose,
-		EditPrompts:   []apo.Instruction{{User: "The prompt:\n\n{{.Prompt}}\n\nThe review:\n\n{{.Critique}}"}},
+		EditPrompts:   []apo.Instruction{{User: "The prompt:\n\n{prompt}\n\nThe review:\n\n{critique}"}},
 		GradientBatch: 4, ValBatch: 8, BeamWidth: 2, BranchFactor: 2, Rounds: 5, Seed: o.seed,
 		OnRound: func(r apo.Round) {
 			if r.Number == 0 {
