@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 
@@ -440,7 +441,8 @@ func WantsThinking(r *openai.Request) bool {
 }
 
 // appendSpaced appends an object with the spaces that Python writes, which is
-// how models have seen arguments most.
+// how models have seen arguments most, and with &, < and > as themselves: clients
+// in Go escape them, models do not.
 func appendSpaced(dst, src []byte) []byte {
 	for i := 0; i < len(src); i++ {
 		switch c := src[i]; c {
@@ -454,7 +456,7 @@ func appendSpaced(dst, src []byte) []byte {
 					end++
 				}
 			}
-			dst = append(dst, src[i:end+1]...)
+			dst = appendUnescaped(dst, src[i:end+1])
 			i = end
 		default:
 			dst = append(dst, c)
@@ -462,6 +464,28 @@ func appendSpaced(dst, src []byte) []byte {
 	}
 	return dst
 }
+
+// appendUnescaped appends a JSON string without the escapes that Go makes for the
+// sake of HTML.
+func appendUnescaped(dst, src []byte) []byte {
+	for {
+		at := bytes.IndexByte(src, '\\')
+		if at < 0 {
+			return append(dst, src...)
+		}
+		dst = append(dst, src[:at]...)
+		src = src[at:]
+		if len(src) >= 6 && src[1] == 'u' {
+			if c := htmlEscapes[strings.ToLower(string(src[2:6]))]; c != 0 {
+				dst, src = append(dst, c), src[6:]
+				continue
+			}
+		}
+		dst, src = append(dst, src[:2]...), src[2:] // the escape is never alone: src is valid
+	}
+}
+
+var htmlEscapes = map[string]byte{"0026": '&', "003c": '<', "003e": '>'}
 
 func present(raw []byte) bool {
 	kind := jsonx.KindOf(raw)
