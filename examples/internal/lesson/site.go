@@ -36,9 +36,9 @@ type Site struct {
 }
 
 // OpenOver starts a server as the options say, over their database or one that is
-// removed at the end, and says on out where it is. Work that an earlier run left
-// there is cancelled.
-func OpenOver(ctx context.Context, o *Options, out io.Writer, logger *slog.Logger) (*Site, error) {
+// removed at the end, with models behind its proxy, and says on out where it is.
+// Work that an earlier run left there is cancelled.
+func OpenOver(ctx context.Context, o *Options, out io.Writer, logger *slog.Logger, models ...agl.Model) (*Site, error) {
 	path, folder, kept := o.DB, "", o.DB
 	if path == "" {
 		var err error
@@ -51,7 +51,7 @@ func OpenOver(ctx context.Context, o *Options, out io.Writer, logger *slog.Logge
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
-	s, err := OpenSite(ctx, o.Port, backend, nil, logger)
+	s, err := OpenSite(ctx, o.Port, backend, models, logger)
 	if err != nil {
 		return nil, errors.Join(err, os.RemoveAll(folder))
 	}
