@@ -8,8 +8,8 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
+	"agentlightning/examples/internal/lesson"
 	"agentlightning/semconv"
-	"agentlightning/store"
 )
 
 // variant is one of the prompts to choose from.
@@ -66,17 +66,9 @@ func (c *choice) run(ctx context.Context, env algorithm.Env) error {
 func (c *choice) choose(ctx context.Context, env algorithm.Env, record *algorithm.Run) error {
 	c.report = report{RunID: record.RunID, Train: map[string]figures{}, Unseen: map[string]figures{}}
 	fmt.Fprintf(c.out, "\n%-28s  solved  pass as left  tests touched  model calls  mean reward\n", fmt.Sprintf("%d repositories", len(env.Train)))
-	versions := map[string]string{}
 	best := c.prompts[0]
 	for step, p := range c.prompts {
-		resources, err := env.Store.AddResources(ctx, agl.NamedResources{
-			c.llm, {Name: instructions, Resource: agl.PromptTemplate{Template: p.Text, Engine: agl.EngineFString}},
-		})
-		if err != nil {
-			return err
-		}
-		versions[p.Name] = resources.ResourcesID
-		f, err := c.try(ctx, env, record, agl.ModeTrain, resources.ResourcesID, env.Train)
+		f, err := c.try(ctx, env, record, agl.ModeTrain, p, env.Train)
 		if err != nil {
 			return err
 		}
@@ -93,13 +85,13 @@ func (c *choice) choose(ctx context.Context, env algorithm.Env, record *algorith
 	}
 	c.report.Best = best.Name
 	fmt.Fprintf(c.out, "chosen: %s\n\n%-28s  solved  pass as left  tests touched  model calls  mean reward\n", best.Name, fmt.Sprintf("%d others", len(env.Val)))
-	for _, name := range []string{c.prompts[0].Name, best.Name} {
-		f, err := c.try(ctx, env, record, agl.ModeVal, versions[name], env.Val)
+	for _, p := range []variant{c.prompts[0], best} {
+		f, err := c.try(ctx, env, record, agl.ModeVal, p, env.Val)
 		if err != nil {
 			return err
 		}
-		c.report.Unseen[name] = f
-		c.print(name, f)
+		c.report.Unseen[p.Name] = f
+		c.print(p.Name, f)
 	}
 	return nil
 }
@@ -109,21 +101,11 @@ func (c *choice) print(name string, f figures) {
 	fmt.Fprintf(c.out, "  %-26s  %-6s  %-12s  %-13s  %11d  %11.3f\n", name, of(f.Solved), of(f.AsLeft), of(f.Tampered), f.Calls, f.Reward)
 }
 
-// try has the agent work on tasks with a version of the resources.
-func (c *choice) try(ctx context.Context, env algorithm.Env, record *algorithm.Run, mode agl.Mode, version string, tasks []json.RawMessage) (figures, error) {
-	metadata, err := json.Marshal(map[string]string{semconv.MetadataRunID: record.RunID})
-	if err != nil {
-		return figures{}, err
-	}
-	asked := make([]store.EnqueueRequest, len(tasks))
-	for i, task := range tasks {
-		asked[i] = store.EnqueueRequest{Input: task, Mode: mode, ResourcesID: &version, Metadata: metadata}
-	}
-	ids, err := algorithm.Ask(ctx, env.Store, asked)
-	if err != nil {
-		return figures{}, err
-	}
-	outcomes, err := algorithm.Collect(ctx, env.Store, ids, algorithm.Collecting{})
+// try has the agent work on tasks with a prompt.
+func (c *choice) try(ctx context.Context, env algorithm.Env, record *algorithm.Run, mode agl.Mode, p variant, tasks []json.RawMessage) (figures, error) {
+	outcomes, err := lesson.Try(ctx, env, record.RunID, mode, agl.NamedResources{
+		c.llm, {Name: instructions, Resource: agl.PromptTemplate{Template: p.Text, Engine: agl.EngineFString}},
+	}, tasks)
 	if err != nil {
 		return figures{}, err
 	}

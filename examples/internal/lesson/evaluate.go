@@ -7,6 +7,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
+	"agentlightning/semconv"
 	"agentlightning/store"
 )
 
@@ -31,6 +32,29 @@ func Evaluate[T any](ctx context.Context, env algorithm.Env, limits agl.RolloutC
 		requests[i] = store.EnqueueRequest{Input: task, Mode: agl.ModeTest, Config: &limits, Metadata: metadata}
 	}
 	ids, err := algorithm.Ask(ctx, env.Store, requests)
+	if err != nil {
+		return nil, err
+	}
+	return algorithm.Collect(ctx, env.Store, ids, algorithm.Collecting{})
+}
+
+// Try publishes resources, lets the agent work on tasks with them, one rollout
+// each, and returns the outcomes in the order of the tasks. The rollouts carry the
+// run.
+func Try(ctx context.Context, env algorithm.Env, runID string, mode agl.Mode, resources agl.NamedResources, tasks []json.RawMessage) ([]algorithm.Outcome, error) {
+	version, err := env.Store.AddResources(ctx, resources)
+	if err != nil {
+		return nil, err
+	}
+	metadata, err := json.Marshal(map[string]string{semconv.MetadataRunID: runID})
+	if err != nil {
+		return nil, err
+	}
+	asked := make([]store.EnqueueRequest, len(tasks))
+	for i, task := range tasks {
+		asked[i] = store.EnqueueRequest{Input: task, Mode: mode, ResourcesID: &version.ResourcesID, Metadata: metadata}
+	}
+	ids, err := algorithm.Ask(ctx, env.Store, asked)
 	if err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	agl "agentlightning"
@@ -103,6 +104,8 @@ type Script struct {
 	Answer func(Chat) (Said, error)
 	// ImageTokens is what an image costs; nil is one token each.
 	ImageTokens func(url string) int
+
+	answers atomic.Int64
 }
 
 // The tokens that are no bytes.
@@ -231,7 +234,7 @@ func (s *Script) complete(in *Chat) (map[string]any, error) {
 	prompt, sampled := s.prompt(in), s.tokens(nil, said.Text, calls)
 	choice := map[string]any{"index": 0, "message": message, "finish_reason": finish}
 	out := map[string]any{
-		"id": "chatcmpl-scripted", "object": "chat.completion", "created": 0, "model": s.Name, "choices": []any{choice},
+		"id": fmt.Sprintf("chatcmpl-%d", s.answers.Add(1)), "object": "chat.completion", "created": 0, "model": s.Name, "choices": []any{choice},
 		"usage": map[string]any{"prompt_tokens": len(prompt), "completion_tokens": len(sampled), "total_tokens": len(prompt) + len(sampled)},
 	}
 	if in.TokenIDs {
