@@ -41,6 +41,20 @@ func Conversation(spans []agl.Span, agent string) []Line {
 	return append(lines, Line{"assistant", said(last.Attributes, func(member string) string { return semconv.CompletionKey(0, member) })})
 }
 
+// Remarks reads what the agents of an attempt said, a line a model call; the role is
+// the name of the agent.
+func Remarks(spans []agl.Span) []Line {
+	var lines []Line
+	for i := range spans {
+		if spans[i].Name != semconv.SpanModelCall {
+			continue
+		}
+		agent, _ := spans[i].Attributes.String(semconv.GenAIAgentName)
+		lines = append(lines, Line{agent, said(spans[i].Attributes, func(member string) string { return semconv.CompletionKey(0, member) })})
+	}
+	return lines
+}
+
 // said is the text of a message, or its tool call as the model wrote it.
 func said(a agl.Attributes, key func(member string) string) string {
 	if text, ok := a.String(key("content")); ok && text != "" {

@@ -1,0 +1,252 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"slices"
+
+	agl "agentlightning"
+	"agentlightning/adapter/credit"
+	"agentlightning/algorithm"
+	"agentlightning/algorithm/pg"
+	"agentlightning/examples/internal/lesson"
+	"agentlightning/examples/twenty-questions/game"
+	"agentlightning/learner/native"
+	"agentlightning/rl"
+	"agentlightning/trainer"
+)
+
+const (
+	// modelName is the name under which the proxy knows the model in training.
+	modelName = "questions-policy"
+	// previewed is how many games are played for the table of credit.
+	previewed = 4
+)
+
+// shown are the things of the games that are printed.
+var shown = []string{"whale", "bell"}
+
+// report holds the figures of a run as --report writes them.
+type report struct {
+	Seed           int64  `json:"seed"`
+	ShuffleRewards bool   `json:"shuffle_rewards"`
+	Rule           string `json:"rule"`
+	lesson.Report
+	Start play `json:"start"`
+	End   play `json:"end"`
+	// Preview is what the agents would be given for some games about a thing.
+	PreviewThing string         `json:"preview_thing"`
+	Preview      []lesson.Share `json:"preview"`
+	Games        []gameTwice    `json:"games"`
+}
+
+// play are the means over one game about each thing, with the likeliest word at
+// every turn.
+type play struct {
+	Solved    float64 `json:"solved"`
+	Questions float64 `json:"questions"`
+	Truths    float64 `json:"truths"` // share of true answers
+}
+
+// gameTwice is a game before and after the training.
+type gameTwice struct {
+	Thing  string   `json:"thing"`
+	Before []string `json:"before"`
+	After  []string `json:"after"`
+}
+
+// run is the whole example in one process.
+func run(ctx context.Context, o options, how plan, stdout, stderr io.Writer) (err error) {
+	if o.Steps > 0 {
+		how.steps = o.Steps
+	}
+	tasks, err := algorithm.Tasks(game.Tasks())
+	if err != nil {
+		return err
+	}
+	logger := o.Logger(stderr)
+	site, err := lesson.OpenOver(ctx, &o.Options, stdout, logger)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, site.Close()) }()
+	how.model.Seed = o.Seed
+	model, err := site.StartPolicy(ctx, modelName, how.model, tokenizer())
+	if err != nil {
+		return err
+	}
+	e := &experiment{
+		options: o, plan: how, model: model, show: lesson.NewDisplay(stdout),
+		resources: agl.NamedResources{lesson.Resource("main_llm", site.URL, modelName)},
+	}
+	defer e.show.Close()
+	players := &table{http: lesson.Client(o.Agents), retries: 2}
+	// The asker never sees the thing, so games about the same things tell how well
+	// it plays.
+	err = trainer.Fit(ctx, trainer.Config{
+		Agent: players.agent(), Algorithm: e, Store: site.Store, Concurrency: o.Agents, Logger: logger,
+	}, tasks, tasks)
+	if err != nil {
+		return err
+	}
+	e.show.Close()
+	if err := e.figures.print(stdout); err != nil {
+		return err
+	}
+	if o.Report != "" {
+		return lesson.Write(o.Report, &e.figures)
+	}
+	return nil
+}
+
+// experiment is the algorithm of the example: warm-up, a look at what the agents
+// would be given for a few games, training, and all games before and after it.
+type experiment struct {
+	options
+	plan      plan
+	model     *native.Model
+	resources agl.NamedResources
+	show      *lesson.Display
+
+	figures report
+}
+
+func (e *experiment) Run(ctx context.Context, env algorithm.Env) error {
+	p := e.plan
+	warmup := lesson.Warmup{Steps: p.warmupSteps, Rows: p.warmupRows, Rate: p.warmupRate, Demonstrate: func(random *rand.Rand) []native.Message {
+		if random.IntN(2) == 0 {
+			return messages(game.DemonstrateAnswerer(p.care, random))
+		}
+		return messages(game.DemonstrateAsker(p.care, random))
+	}}
+	if err := warmup.Run(ctx, env, "warm-up", e.model, e.Seed, e.show); err != nil {
+		return err
+	}
+	if _, err := env.Store.AddResources(ctx, e.resources); err != nil {
+		return fmt.Errorf("publish the model: %w", err)
+	}
+	method := pg.Method{Credit: e.rule, Advantages: rl.AdvantageConfig{WithoutStd: true}, Loss: rl.Loss{Clip: p.clip}}
+	before, err := lesson.Evaluate(ctx, env, limits(), "", "before", game.Tasks())
+	if err != nil {
+		return err
+	}
+	if err := e.preview(ctx, env, method); err != nil {
+		return err
+	}
+	figures, err := lesson.Train(ctx, env, "training", pg.Config{
+		Learner: e.model, Method: method,
+		Steps: p.steps, Tasks: p.tasks, GroupSize: p.group, Epochs: p.epochs, Minibatch: p.minibatch, LearningRate: p.rate,
+		Rollout: limits(), ValidateEvery: p.validateEvery, Seed: e.Seed, ShuffleRewards: e.Shuffle,
+	}, e.show)
+	if err != nil {
+		return err
+	}
+	after, err := lesson.Evaluate(ctx, env, limits(), "", "after", game.Tasks())
+	if err != nil {
+		return err
+	}
+	return e.conclude(figures, before, after)
+}
+
+// preview plays some games about one thing as a training would and looks at what
+// it would give the agents: about the first thing whose games differ for both
+// agents, if there is one.
+func (e *experiment) preview(ctx context.Context, env algorithm.Env, method pg.Method) error {
+	for _, task := range game.Tasks() {
+		shares, err := lesson.Preview(ctx, env, limits(), task, previewed, e.Seed, method, asker, answerer)
+		if err != nil {
+			return err
+		}
+		e.figures.Preview, e.figures.PreviewThing = shares, task.Thing
+		if !slices.ContainsFunc(shares, func(s lesson.Share) bool { return s.Calls == 0 }) {
+			break
+		}
+	}
+	return nil
+}
+
+// conclude fills the report.
+func (e *experiment) conclude(figures lesson.Report, before, after []algorithm.Outcome) (err error) {
+	r := &e.figures
+	r.Seed, r.ShuffleRewards, r.Rule, r.Report = e.Seed, e.Shuffle, e.rule.String(), figures
+	if r.Start, err = played(before); err != nil {
+		return fmt.Errorf("before the training: %w", err)
+	}
+	if r.End, err = played(after); err != nil {
+		return fmt.Errorf("after the training: %w", err)
+	}
+	for i, t := range game.Tasks() {
+		for _, thing := range shown {
+			if t.Thing == thing {
+				r.Games = append(r.Games, gameTwice{thing, said(before[i]), said(after[i])})
+			}
+		}
+	}
+	return nil
+}
+
+// played are the means of what games were rewarded with. A game that failed says
+// nothing about the model.
+func played(outcomes []algorithm.Outcome) (play, error) {
+	var sum play
+	n := 0.0
+	for _, o := range outcomes {
+		if o.Reward == nil {
+			continue
+		}
+		n++
+		for _, d := range credit.Read(o.Rollout.RolloutID, "", o.Spans).Dimensions {
+			switch d.Name {
+			case solved:
+				sum.Solved += d.Value
+			case questions:
+				sum.Questions += d.Value
+			case answerer:
+				sum.Truths += d.Value
+			}
+		}
+	}
+	if n == 0 {
+		return play{}, fmt.Errorf("none of %d games was rewarded: %s", len(outcomes), outcomes[0].Failure)
+	}
+	return play{sum.Solved / n, sum.Questions / n, sum.Truths / n}, nil
+}
+
+// said is what both agents said in a game.
+func said(o algorithm.Outcome) []string {
+	var out []string
+	for _, line := range lesson.Remarks(o.Spans) {
+		out = append(out, line.Text)
+	}
+	return out
+}
+
+// print shows how it went.
+func (r *report) print(out io.Writer) error {
+	fmt.Fprintf(out, "\ncredit and advantage by %s of %d games about the %s\n", r.Rule, previewed, r.PreviewThing)
+	if err := lesson.PrintShares(out, r.Preview); err != nil {
+		return err
+	}
+	fmt.Fprintf(out, "\n%-40s %8s %8s\n", fmt.Sprintf("one game about each of %d things", len(game.Tasks())), "before", "after")
+	fmt.Fprintf(out, "%-40s %7.1f%% %7.1f%%\n", "guessed", 100*r.Start.Solved, 100*r.End.Solved)
+	fmt.Fprintf(out, "%-40s %8.2f %8.2f\n", "questions a game", r.Start.Questions, r.End.Questions)
+	fmt.Fprintf(out, "%-40s %7.1f%% %7.1f%%\n", "true answers", 100*r.Start.Truths, 100*r.End.Truths)
+	for _, g := range r.Games {
+		fmt.Fprintf(out, "\nthe %s\n", g.Thing)
+		for _, line := range []struct {
+			when string
+			said []string
+		}{{"before", g.Before}, {"after", g.After}} {
+			fmt.Fprintf(out, "  %-7s", line.when)
+			for _, s := range line.said {
+				fmt.Fprint(out, " "+s)
+			}
+			fmt.Fprintln(out)
+		}
+	}
+	fmt.Fprintf(out, "\n%d steps, %d rollouts (%d failed), %.0f s\n", r.Steps, r.Rollouts, r.FailedRollouts, r.Seconds)
+	return nil
+}
