@@ -35,8 +35,8 @@ func tuned() plan {
 		warmupSteps: 350, warmupRows: 48, warmupRate: learner.Schedule{Peak: 4e-3, Final: 4e-4, Warmup: 20},
 		care:         library.Care{Table: 0.6, Select: 0.25, Column: 0.25, Operator: 0.25, Order: 0.25},
 		checkerSteps: 150,
-		steps:        45, tasks: 16, group: 8, epochs: 2, minibatch: 64,
-		rate: learner.Schedule{Peak: 8e-4, Final: 2e-4, Warmup: 5}, clip: rl.Clip{Low: 0.2, High: 0.3}, credit: credit.Discounted{Gamma: 0.7}, validateEvery: 9,
+		steps:        120, tasks: 24, group: 8, epochs: 2, minibatch: 64,
+		rate: learner.Schedule{Peak: 8e-4, Final: 2e-4, Warmup: 5}, clip: rl.Clip{Low: 0.2, High: 0.3}, credit: credit.Discounted{Gamma: 0.7}, validateEvery: 15,
 		writer:  native.Config{Dim: 64, Layers: 2, Heads: 4, Hidden: 256, Context: 160},
 		checker: native.Config{Dim: 32, Layers: 1, Heads: 2, Hidden: 64, Context: 160},
 	}
