@@ -23,6 +23,22 @@ type Spans struct {
 	Strays int
 }
 
+// Unmarshal reads an export request in protobuf, which is what traces are too.
+// Ids that are shorter than those of OpenTelemetry, which its decoders refuse and
+// the store's protocol takes, are filled up with zeros on the left.
+func Unmarshal(raw []byte) (ptrace.Traces, error) {
+	var decoder ptrace.ProtoUnmarshaler
+	traces, err := decoder.UnmarshalTraces(raw)
+	if err == nil {
+		return traces, nil
+	}
+	padded, err := padIDs(raw)
+	if err != nil {
+		return ptrace.Traces{}, err
+	}
+	return decoder.UnmarshalTraces(padded)
+}
+
 // FromTraces converts traces, in their order.
 func FromTraces(traces ptrace.Traces) Spans {
 	var out Spans

@@ -7,7 +7,6 @@ import (
 
 	"go.opentelemetry.io/collector/pdata/pcommon"
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 
 	agl "agentlightning"
 	"agentlightning/semconv"
@@ -18,7 +17,8 @@ import (
 // receives them knows where they belong. Members that OTLP has no place for are
 // left out.
 func Marshal(spans []agl.Span) ([]byte, error) {
-	return ptraceotlp.NewExportRequestFromTraces(ToTraces(spans)).MarshalProto()
+	var encoder ptrace.ProtoMarshaler
+	return encoder.MarshalTraces(ToTraces(spans))
 }
 
 // ToTraces converts spans. Neighbours that share a resource stay together.

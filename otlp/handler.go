@@ -13,7 +13,6 @@ import (
 	"strconv"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
-	"go.opentelemetry.io/collector/pdata/ptrace/ptraceotlp"
 	"google.golang.org/protobuf/encoding/protowire"
 
 	agl "agentlightning"
@@ -139,25 +138,19 @@ func (h *handler) read(r *http.Request, kind string) (ptrace.Traces, error) {
 	if err != nil {
 		return ptrace.Traces{}, err
 	}
-	req := ptraceotlp.NewExportRequest()
+	traces := ptrace.NewTraces()
 	if kind == protobuf {
-		if err = req.UnmarshalProto(body); err != nil {
-			var padded []byte
-			if padded, err = PadIDs(body); err == nil {
-				req = ptraceotlp.NewExportRequest()
-				err = req.UnmarshalProto(padded)
-			}
-		}
+		traces, err = Unmarshal(body)
 	} else if len(body) > 0 {
-		err = req.UnmarshalJSON(body)
+		traces, err = new(ptrace.JSONUnmarshaler).UnmarshalTraces(body)
 	}
 	if err != nil {
 		return ptrace.Traces{}, &refusal{http.StatusBadRequest, "Unable to parse OTLP traces payload: " + err.Error()}
 	}
-	return req.Traces(), nil
+	return traces, nil
 }
 
-// success answers an export; nothing at all means that all of it was stored.
+// success answers an export.
 func (w *responder) success(o Rejected) {
 	var body []byte
 	switch {
@@ -167,10 +160,8 @@ func (w *responder) success(o Rejected) {
 		// 64-bit integers are strings in OTLP's JSON.
 		partial := map[string]string{"rejectedSpans": strconv.FormatInt(o.Spans, 10), "errorMessage": o.Reason}
 		body, _ = json.Marshal(map[string]any{"partialSuccess": partial})
-	case o.Spans > 0:
-		partial := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(o.Spans))
-		partial = protowire.AppendString(protowire.AppendTag(partial, 2, protowire.BytesType), o.Reason)
-		body = protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial)
+	default:
+		body = o.MarshalProto()
 	}
 	w.write(http.StatusOK, body)
 }

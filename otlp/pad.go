@@ -43,10 +43,9 @@ var idRewrite = &rewrite{nested: map[protowire.Number]*rewrite{
 	}},
 }}
 
-// PadIDs returns an export request, as protobuf, with short ids filled up with
-// zeros on the left. The store's protocol takes such ids, the decoders of
-// OpenTelemetry do not.
-func PadIDs(raw []byte) ([]byte, error) { return idRewrite.message(nil, raw) }
+// padIDs returns an export request, as protobuf, with short ids filled up with
+// zeros on the left.
+func padIDs(raw []byte) ([]byte, error) { return idRewrite.message(nil, raw) }
 
 func (r *rewrite) message(dst, raw []byte) ([]byte, error) {
 	for len(raw) > 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"go.opentelemetry.io/collector/pdata/ptrace"
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"agentlightning/store"
 )
@@ -31,6 +32,17 @@ func NewReceiver(spans SpanWriter, config Config) *Receiver {
 type Rejected struct {
 	Spans  int64
 	Reason string // empty when nothing was left out
+}
+
+// MarshalProto returns the answer to the export in protobuf: nothing at all when
+// all of it was stored, else a partial success.
+func (r Rejected) MarshalProto() []byte {
+	if r.Spans == 0 {
+		return nil
+	}
+	partial := protowire.AppendVarint(protowire.AppendTag(nil, 1, protowire.VarintType), uint64(r.Spans))
+	partial = protowire.AppendString(protowire.AppendTag(partial, 2, protowire.BytesType), r.Reason)
+	return protowire.AppendBytes(protowire.AppendTag(nil, 1, protowire.BytesType), partial)
 }
 
 func (r *Rejected) add(err error) {

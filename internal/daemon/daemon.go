@@ -311,21 +311,27 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer cancel()
 	var calls sync.WaitGroup
 	calls.Go(func() { s.endRequests(stop, endRequests) })
+	var exporting sync.WaitGroup
+	var exported error
 	if s.grpc != nil {
-		calls.Go(func() {
-			s.grpc.stop(stop)
-			<-exports //nolint:errcheck // the end that stop asked for
+		exporting.Go(func() {
+			exported = s.grpc.server.Shutdown(stop)
+			<-exports //nolint:errcheck // the end that Shutdown asked for
 		})
 	}
 	stopped := server.Shutdown(stop)
 	if errors.Is(stopped, context.DeadlineExceeded) {
 		stopped = server.Close()
 	}
+	exporting.Wait()
 	cancel()
 	calls.Wait()
 	<-served //nolint:errcheck // http.ErrServerClosed
 	if stopped != nil {
 		err = errors.Join(err, fmt.Errorf("stop server on %s: %w", s.listener.Addr(), stopped))
+	}
+	if exported != nil {
+		err = errors.Join(err, fmt.Errorf("stop OTLP over gRPC on %s: %w", s.grpc.listener.Addr(), exported))
 	}
 	return err
 }

@@ -9,8 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
+	"connectrpc.com/connect"
 
 	"agentlightning/internal/access"
 	"agentlightning/internal/logs"
@@ -21,7 +20,7 @@ import (
 // grpcPort is the second port of a server, for OTLP over gRPC.
 type grpcPort struct {
 	listener net.Listener
-	server   *grpc.Server
+	server   *otlpgrpc.Server
 }
 
 // listenGRPC binds the port for OTLP over gRPC.
@@ -36,7 +35,7 @@ func (s *Server) listenGRPC(ctx context.Context, in *otlp.Receiver) (err error) 
 	}
 	s.grpc = &grpcPort{listener, otlpgrpc.NewServer(in, otlpgrpc.Config{
 		Logger: c.Log("otlp"), MaxMessage: int(c.MaxBody), TLS: s.tls, Admit: s.admitGRPC,
-		Done: func(code codes.Code, took time.Duration) {
+		Done: func(code connect.Code, took time.Duration) {
 			c.Metrics.request(otlpgrpc.Method, http.MethodPost, httpStatus(code), took)
 		},
 	})}
@@ -61,33 +60,18 @@ func (s *Server) admitGRPC(ctx context.Context, authorization, apiKey string) (c
 
 // httpStatus is the status that an answer of gRPC would have over HTTP, so that
 // both are counted alike.
-func httpStatus(code codes.Code) int {
+func httpStatus(code connect.Code) int {
 	switch code { //nolint:exhaustive // the others are faults of ours
-	case codes.OK:
+	case 0:
 		return http.StatusOK
-	case codes.Unauthenticated:
+	case connect.CodeUnauthenticated:
 		return http.StatusUnauthorized
-	case codes.Canceled:
+	case connect.CodeCanceled:
 		return statusClientClosed
-	case codes.ResourceExhausted:
+	case connect.CodeResourceExhausted:
 		return http.StatusInsufficientStorage
-	case codes.Unavailable, codes.DeadlineExceeded:
+	case connect.CodeUnavailable, connect.CodeDeadlineExceeded:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
-}
-
-// stop lets calls finish until ctx ends.
-func (g *grpcPort) stop(ctx context.Context) {
-	stopped := make(chan struct{})
-	go func() {
-		defer close(stopped)
-		g.server.GracefulStop()
-	}()
-	select {
-	case <-stopped:
-	case <-ctx.Done():
-		g.server.Stop()
-		<-stopped
-	}
 }

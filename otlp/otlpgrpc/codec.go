@@ -1,31 +1,38 @@
 package otlpgrpc
 
 import (
-	"google.golang.org/grpc/encoding"
-	"google.golang.org/grpc/mem"
+	"fmt"
+
+	"go.opentelemetry.io/collector/pdata/ptrace"
 
 	"agentlightning/otlp"
 )
 
-// padding is the codec of a server whose decoder refuses ids that are shorter
-// than the protocol's usual: it fills them up and decodes again, as the receiver
-// over HTTP does.
-type padding struct{ encoding.CodecV2 }
+// request is the message of a call.
+type request struct{ traces ptrace.Traces }
 
-// newCodec wraps the codec that is registered for protobuf.
-func newCodec() padding { return padding{encoding.GetCodecV2("proto")} }
+// codec reads a [request] and writes an [otlp.Rejected], as the receiver over
+// HTTP does. It keeps nothing of the bytes that it is given.
+type codec struct{}
 
-// Unmarshal implements [encoding.CodecV2].
-func (c padding) Unmarshal(data mem.BufferSlice, v any) error {
-	err := c.CodecV2.Unmarshal(data, v)
-	message, ok := v.(interface{ Reset() })
-	if err == nil || !ok {
-		return err
+// Name is what the content type of calls names, if anything.
+func (codec) Name() string { return "proto" }
+
+// Unmarshal reads a *request.
+func (codec) Unmarshal(data []byte, message any) (err error) {
+	in, ok := message.(*request)
+	if !ok {
+		return fmt.Errorf("message of type %T", message)
 	}
-	padded, broken := otlp.PadIDs(data.Materialize())
-	if broken != nil {
-		return err
+	in.traces, err = otlp.Unmarshal(data)
+	return err
+}
+
+// Marshal writes an *otlp.Rejected.
+func (codec) Marshal(message any) ([]byte, error) {
+	out, ok := message.(*otlp.Rejected)
+	if !ok {
+		return nil, fmt.Errorf("message of type %T", message)
 	}
-	message.Reset()
-	return c.CodecV2.Unmarshal(mem.BufferSlice{mem.SliceBuffer(padded)}, v)
+	return out.MarshalProto(), nil
 }

@@ -29,7 +29,7 @@ func Example() {
 	}
 	server := otlpgrpc.NewServer(otlp.NewReceiver(s, otlp.Config{}), otlpgrpc.Config{})
 	go func() { _ = server.Serve(listener) }()
-	defer server.Stop()
+	defer func() { _ = server.Close() }()
 
 	// Anywhere, in any language:
 	rollout, err := s.StartRollout(ctx, store.StartRequest{})

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	rpc "connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"go.opentelemetry.io/collector/pdata/plog/plogotlp"
 	"go.opentelemetry.io/collector/pdata/pmetric/pmetricotlp"
@@ -46,6 +47,13 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // serve starts a receiver over w and returns its address.
 func serve(t *testing.T, w otlp.SpanWriter, in otlp.Config, c otlpgrpc.Config) string {
 	t.Helper()
+	_, address := start(t, w, in, c)
+	return address
+}
+
+// start starts a receiver over w, which ends with the test at the latest.
+func start(t *testing.T, w otlp.SpanWriter, in otlp.Config, c otlpgrpc.Config) (*otlpgrpc.Server, string) {
+	t.Helper()
 	listener, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -54,12 +62,14 @@ func serve(t *testing.T, w otlp.SpanWriter, in otlp.Config, c otlpgrpc.Config) s
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(listener) }()
 	t.Cleanup(func() {
-		server.Stop()
+		if err := server.Close(); err != nil {
+			t.Errorf("Close = %v", err)
+		}
 		if err := <-done; err != nil {
 			t.Errorf("Serve = %v", err)
 		}
 	})
-	return listener.Addr().String()
+	return server, listener.Addr().String()
 }
 
 func newStore(t *testing.T) (*engine.Store, agl.AttemptedRollout) {
@@ -219,7 +229,7 @@ func TestAdmitAndDone(t *testing.T) {
 			}
 			return ctx, nil
 		},
-		Done: func(code codes.Code, _ time.Duration) { calls.Add(1); last.Store(int32(code)) },
+		Done: func(code rpc.Code, _ time.Duration) { calls.Add(1); last.Store(int32(code)) },
 	})
 	client := ptraceotlp.NewGRPCClient(connect(t, address))
 	at := store.Attempted{RolloutID: r.RolloutID, AttemptID: r.Attempt.AttemptID}
@@ -339,7 +349,7 @@ func TestExportersSendMuch(t *testing.T) {
 			var err error
 			if over == "gRPC" {
 				exporter, err = otlptracegrpc.New(t.Context(), otlptracegrpc.WithInsecure(), otlptracegrpc.WithEndpoint(
-					serve(t, s, otlp.Config{}, otlpgrpc.Config{Done: func(codes.Code, time.Duration) { exports.Add(1) }})))
+					serve(t, s, otlp.Config{}, otlpgrpc.Config{Done: func(rpc.Code, time.Duration) { exports.Add(1) }})))
 			} else {
 				handler := otlp.NewHandler(s, otlp.Config{})
 				server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
