@@ -1,6 +1,6 @@
 // Command measure holds the agl binary to its promises about starting up: how
-// long `agl version` takes, how soon a server answers, what it weighs when
-// nothing happens, and how fast it ends when asked to.
+// long `agl version` takes, how soon a server answers, what it weighs on disk and
+// in memory when nothing happens, and how fast it ends when asked to.
 package main
 
 import (
@@ -26,6 +26,7 @@ const (
 	maxReady   = 300 * time.Millisecond
 	maxStop    = 10 * time.Second
 	maxIdleMB  = 60
+	maxSizeMB  = 90 // no promise, but more than this wants a reason
 )
 
 func main() {
@@ -46,6 +47,10 @@ func measure(agl string) error {
 	}
 	defer os.RemoveAll(dir)
 
+	size, err := weigh(agl)
+	if err != nil {
+		return err
+	}
 	version, err := median(20, func() (time.Duration, error) {
 		start := time.Now()
 		err := exec.Command(agl, "version").Run()
@@ -68,6 +73,7 @@ func measure(agl string) error {
 		return fmt.Errorf("agl serve: %w", err)
 	}
 	return errors.Join(
+		check("size", size, maxSizeMB, "MB"),
 		check("agl version, median of 20", version.Seconds()*1000, maxVersion.Seconds()*1000, "ms"),
 		check("server ready, median of 5", ready.Seconds()*1000, maxReady.Seconds()*1000, "ms"),
 		check("idle memory, largest of 5", idle, maxIdleMB, "MB"),
@@ -81,6 +87,25 @@ func check(what string, got, limit float64, unit string) error {
 		return fmt.Errorf("%s: %.1f %s, limit %g", what, got, unit, limit)
 	}
 	return nil
+}
+
+// allMethods is a method that nothing calls and no interface has. The linker
+// keeps it when it keeps every exported method, because some function that the
+// program can reach looks methods up by a name or number known only as it runs:
+// this makes a program of this kind half as large again.
+const allMethods = "reflect.(*Value).MethodByName\x00"
+
+// weigh returns the size of a program in MB.
+func weigh(program string) (float64, error) {
+	b, err := os.ReadFile(program)
+	if err != nil {
+		return 0, err
+	}
+	if bytes.Contains(b, []byte(allMethods)) {
+		return 0, fmt.Errorf("%s holds every exported method of its types: go build -ldflags=-dumpdep ./cmd/agl 2>&1 | grep ReflectMethod "+
+			"names the function that looks methods up", program)
+	}
+	return float64(len(b)) / 1e6, nil
 }
 
 func median(n int, f func() (time.Duration, error)) (time.Duration, error) {
