@@ -14,7 +14,9 @@ import (
 // tracer, OpenInference, or whatever keeps to OpenTelemetry's conventions for
 // generative models (OpenLLMetry, Logfire). A call that several of them recorded
 // counts once, and one whose messages were not recorded is left out. Unlike
-// [Messages], which is bound to what release 0.3 reads, it takes every spelling.
+// [Messages], which is bound to what release 0.3 reads, it takes every spelling,
+// keeps what was said beside tool calls, and gives contents of several parts, such
+// as a text and a picture, as the lists that they were.
 func Conversations(spans []agl.Span) ([]Conversation, error) {
 	var r Recording
 	r.Add(spans...)
@@ -52,7 +54,7 @@ func said(s *agl.Span, source string, children []*agl.Span) (*Conversation, erro
 	asked, hasAsked := s.Attributes.String("gen_ai.input.messages")
 	answered, hasAnswered := s.Attributes.String("gen_ai.output.messages")
 	if !hasAsked && !hasAnswered {
-		return conversation(s, children)
+		return conversation(s, children, asSaid)
 	}
 	c := &Conversation{}
 	for _, text := range [...]string{asked, answered} {

@@ -33,7 +33,7 @@ func Messages(spans []agl.Span) ([]Conversation, error) {
 	}
 	out := []Conversation{}
 	for i := range spans {
-		c, err := conversation(&spans[i], children[spans[i].SpanID])
+		c, err := conversation(&spans[i], children[spans[i].SpanID], asRelease03)
 		if err != nil {
 			return nil, fmt.Errorf("span %s: %w", spans[i].SpanID, err)
 		}
@@ -44,7 +44,18 @@ func Messages(spans []agl.Span) ([]Conversation, error) {
 	return out, nil
 }
 
-func conversation(s *agl.Span, children []*agl.Span) (*Conversation, error) {
+// fidelity says how what was recorded is read.
+type fidelity int
+
+const (
+	// asRelease03 reads as release 0.3 does: a content of parts is a text of JSON,
+	// and what was said beside tool calls is lost when it comes back as history.
+	asRelease03 fidelity = iota
+	// asSaid gives back what was said.
+	asSaid
+)
+
+func conversation(s *agl.Span, children []*agl.Span, how fidelity) (*Conversation, error) {
 	prompt, completion := group(s, semconv.GenAIPrompt), group(s, semconv.GenAICompletion)
 	request, response := group(s, semconv.GenAIRequest), group(s, "gen_ai.response")
 	if prompt == nil && completion == nil && request == nil && response == nil {
@@ -58,7 +69,7 @@ func conversation(s *agl.Span, children []*agl.Span) (*Conversation, error) {
 	}
 	c := &Conversation{Messages: []json.RawMessage{}}
 	for i, item := range prompt.items() {
-		m, err := promptMessage(item)
+		m, err := promptMessage(item, how)
 		if err != nil {
 			return nil, fmt.Errorf("prompt %d: %w", i, err)
 		}
@@ -78,7 +89,11 @@ func conversation(s *agl.Span, children []*agl.Span) (*Conversation, error) {
 		if own == nil {
 			own = recordedCalls(item)
 		}
-		m := append([]byte(`{"content":`), item.kid("content").orNull()...)
+		content := how.content(item)
+		if how == asSaid && own != nil {
+			content = how.besideCalls(item)
+		}
+		m := append([]byte(`{"content":`), content...)
 		m = append(m, `,"role":"assistant"`...)
 		if own != nil {
 			m = append(append(m, `,"tool_calls":`...), own...)
@@ -91,7 +106,7 @@ func conversation(s *agl.Span, children []*agl.Span) (*Conversation, error) {
 }
 
 // promptMessage checks a message as OpenAI's types do.
-func promptMessage(item *grouped) (json.RawMessage, error) {
+func promptMessage(item *grouped, how fidelity) (json.RawMessage, error) {
 	if item.kid("role") == nil {
 		return nil, errors.New("the message has no role")
 	}
@@ -105,14 +120,14 @@ func promptMessage(item *grouped) (json.RawMessage, error) {
 			}
 			calls = appendCall(calls, id.orNull(), []byte(`"function"`), name.orNull(), arguments.orNull())
 		}
-		return slices.Concat([]byte(`{"content":null,"role":"assistant","tool_calls":`), append(calls, ']'), []byte("}")), nil
+		return slices.Concat([]byte(`{"content":`), how.besideCalls(item), []byte(`,"role":"assistant","tool_calls":`), append(calls, ']'), []byte("}")), nil
 	}
 	content := []byte(`""`)
 	if c := item.kid("content"); c != nil {
 		if kind := jsonx.KindOf(c.orNull()); kind != jsonx.String && kind != jsonx.Array {
 			return nil, fmt.Errorf("the content is %s, and neither a text nor a list of parts", c.orNull())
 		}
-		content = c.orNull()
+		content = how.content(item)
 	}
 	m := append([]byte(`{"content":`), content...)
 	m = jsonx.AppendString(append(m, `,"role":`...), role)
@@ -128,6 +143,47 @@ func promptMessage(item *grouped) (json.RawMessage, error) {
 		return nil, fmt.Errorf("role %q is none of developer, system, user, assistant and tool", role)
 	}
 	return append(m, '}'), nil
+}
+
+// content is what a message says, as JSON.
+func (how fidelity) content(item *grouped) []byte {
+	c := item.kid("content")
+	if text, ok := c.str(); ok && how == asSaid && isParts(text) {
+		return []byte(strings.TrimSpace(text))
+	}
+	return c.orNull()
+}
+
+// besideCalls is what a message says that calls tools; null for nothing.
+func (how fidelity) besideCalls(item *grouped) []byte {
+	if text, ok := item.kid("content").str(); how == asRelease03 || ok && text == "" {
+		return []byte("null")
+	}
+	return how.content(item)
+}
+
+// isParts tells whether a text is a content of several parts in OpenAI's shape,
+// which is recorded as the JSON of the list.
+func isParts(text string) bool {
+	var parts []map[string]json.RawMessage
+	if jsonx.KindOf([]byte(text)) != jsonx.Array || json.Unmarshal([]byte(text), &parts) != nil || len(parts) == 0 {
+		return false
+	}
+	for _, p := range parts {
+		var kind string
+		if json.Unmarshal(p["type"], &kind) != nil {
+			return false
+		}
+		switch kind {
+		case "text", "image_url", "input_audio", "file", "refusal":
+			if p[kind] == nil {
+				return false
+			}
+		default:
+			return false
+		}
+	}
+	return true
 }
 
 // childCalls returns the tool calls that spans below the answer describe, nil

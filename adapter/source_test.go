@@ -135,6 +135,30 @@ func TestConversationsOfOneCall(t *testing.T) {
 				`{"content":null,"role":"assistant","reasoning_content":"hm","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},` +
 				`{"content":"{\"n\":1}","role":"tool","tool_call_id":"c"},{"content":"<2>","role":"tool","tool_call_id":"d"}]`, "",
 		},
+		{
+			"a picture, and words beside a tool call",
+			[]agl.Span{call(1, "gen_ai.prompt.0.role", "user",
+				"gen_ai.prompt.0.content", ` [{"type":"text","text":"What?"},{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"}]`,
+				"gen_ai.prompt.1.role", "assistant", "gen_ai.prompt.1.content", "Let me see.", "gen_ai.prompt.1.tool_calls.0.id", "c",
+				"gen_ai.prompt.1.tool_calls.0.name", "f", "gen_ai.prompt.1.tool_calls.0.arguments", "{}",
+				"gen_ai.prompt.2.role", "assistant", "gen_ai.prompt.2.content", "", "gen_ai.prompt.2.tool_calls.0.id", "d",
+				"gen_ai.prompt.2.tool_calls.0.name", "f", "gen_ai.prompt.2.tool_calls.0.arguments", "{}",
+				"gen_ai.completion.0.role", "assistant", "gen_ai.completion.0.content", "", "gen_ai.completion.0.tool_calls.0.id", "e",
+				"gen_ai.completion.0.tool_calls.0.name", "f", "gen_ai.completion.0.tool_calls.0.arguments", "{}")},
+			`[{"content":[{"type":"text","text":"What?"},{"image_url":{"url":"data:image/png;base64,AA=="},"type":"image_url"}],"role":"user"},` +
+				`{"content":"Let me see.","role":"assistant","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},` +
+				`{"content":null,"role":"assistant","tool_calls":[{"id":"d","type":"function","function":{"name":"f","arguments":"{}"}}]},` +
+				`{"content":null,"role":"assistant","tool_calls":[{"id":"e","type":"function","function":{"name":"f","arguments":"{}"}}]}]`, "",
+		},
+		{
+			"texts that only begin like parts",
+			[]agl.Span{call(1, "gen_ai.prompt.0.role", "user", "gen_ai.prompt.0.content", `[{"type":"text"}]`,
+				"gen_ai.prompt.1.role", "user", "gen_ai.prompt.1.content", `[{"type":"row","row":1}]`,
+				"gen_ai.prompt.2.role", "user", "gen_ai.prompt.2.content", `[]`,
+				"gen_ai.prompt.3.role", "user", "gen_ai.prompt.3.content", `[{"text":"a"`)},
+			`[{"content":"[{\"type\":\"text\"}]","role":"user"},{"content":"[{\"type\":\"row\",\"row\":1}]","role":"user"},` +
+				`{"content":"[]","role":"user"},{"content":"[{\"text\":\"a\"","role":"user"}]`, "",
+		},
 		{"no JSON", []agl.Span{spoken(`[`)}, "", "span o: messages"},
 		{"no role", []agl.Span{spoken(`[{"parts":[]}]`)}, "", "message 0 has no role"},
 		{"images of OpenInference", []agl.Span{{SpanID: "o", Name: "x", Attributes: attrs(

@@ -28,7 +28,7 @@ type Conversation struct {
 // on in a later call is part of that one's; every other call is a conversation
 // of its own. Calls without an answer are left out.
 func Conversations(spans []agl.Span) ([]Conversation, error) {
-	recorded, err := adapter.Messages(spans)
+	recorded, err := adapter.Conversations(spans)
 	if err != nil {
 		return nil, err
 	}

@@ -116,6 +116,33 @@ func attempt(answer string, reward float64) []agl.Span {
 	}
 }
 
+// What is said beside a call of a tool does not split a conversation, and a
+// picture stays one.
+func TestConversationsWithToolsAndPictures(t *testing.T) {
+	t.Parallel()
+	spans := attempt("So.", 1)
+	call := func(key func(member string) string) agl.Attributes {
+		return agl.Attributes{
+			{Key: key("tool_calls.0.id"), Value: "c"}, {Key: key("tool_calls.0.name"), Value: "look"}, {Key: key("tool_calls.0.arguments"), Value: "{}"},
+		}
+	}
+	spans[0].Attributes = append(spans[0].Attributes, call(func(m string) string { return semconv.CompletionKey(0, m) })...)
+	spans[1].Attributes = append(spans[1].Attributes, call(func(m string) string { return semconv.PromptKey(1, m) })...)
+	picture := `[{"type":"image_url","image_url":{"url":"data:image/png;base64,AA=="}}]`
+	for i := range 2 {
+		spans[i].Attributes.Set(semconv.PromptKey(0, "content"), picture)
+	}
+	got, err := dataset.Conversations(spans)
+	if err != nil || len(got) != 1 || len(got[0].Messages) != 4 {
+		t.Fatalf("Conversations = %+v, %v, want one of four messages", got, err)
+	}
+	for i, want := range []string{`"content":` + picture, `"content":"Like this."`} {
+		if !strings.Contains(string(got[0].Messages[i]), want) {
+			t.Errorf("message %d is %s, want %s in it", i, got[0].Messages[i], want)
+		}
+	}
+}
+
 func TestConversationsRoundTrip(t *testing.T) {
 	t.Parallel()
 	good, err := dataset.Conversations(attempt("So.", 1))
