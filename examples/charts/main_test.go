@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentlightning/dataset"
 	"agentlightning/examples/charts/chart"
 	"agentlightning/examples/charts/eye"
 	"agentlightning/examples/internal/lesson"
@@ -97,6 +98,10 @@ func checkShown(t *testing.T, db string) {
 		}
 		if dialect, _ := spans.Items[0].Attributes.String(semconv.CallDialect); dialect != "messages" {
 			continue
+		}
+		said, err := dataset.Conversations(spans.Items)
+		if err != nil || len(said) != 1 || !strings.Contains(string(said[0].Messages[1]), `"content":[{"type":"image_url"`) {
+			t.Errorf("the conversations are %v, %v, want one with a picture in the second message", said, err)
 		}
 		var out, errs bytes.Buffer
 		if status := cli.Run(t.Context(), []string{"rollouts", "show", r.RolloutID, "--table", "--server", server.URL()}, &out, &errs); status != 0 {

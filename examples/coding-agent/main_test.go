@@ -15,6 +15,7 @@ import (
 
 	agl "agentlightning"
 	"agentlightning/adapter"
+	"agentlightning/dataset"
 	"agentlightning/examples/coding-agent/sandbox"
 	"agentlightning/examples/internal/lesson"
 	"agentlightning/examples/internal/lessontest"
@@ -87,6 +88,10 @@ func checkSpans(t *testing.T, db string) {
 	rows, mismatches := adapter.Trajectories(calls, adapter.TrajectoryConfig{})
 	if len(calls) != 7 || len(rows) != 1 || len(mismatches) != 0 {
 		t.Errorf("%d calls are %d rows with %v, want 7 in one", len(calls), len(rows), mismatches)
+	}
+	said, err := dataset.Conversations(spans.Items)
+	if err != nil || len(said) != 1 || len(said[0].Messages) != 15 || !strings.Contains(string(said[0].Messages[6]), `"content":"I think I see it."`) {
+		t.Errorf("the conversations are %v, %v, want one of 15 messages with what was said beside the calls", said, err)
 	}
 	var tools []string
 	for i := range spans.Items {
