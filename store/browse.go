@@ -17,6 +17,13 @@ type Browser interface {
 	// CountRollouts counts the rollouts in each status; those without any are
 	// left out.
 	CountRollouts(ctx context.Context) (map[agl.RolloutStatus]int64, error)
+	// OutlineSpans sums up each span of an attempt, in the order of sequence ids.
+	// Of p Limit, from 1 to [OutlineLimit], and Offset count. An attempt that is
+	// not there has no spans.
+	OutlineSpans(ctx context.Context, at Attempted, p Paging) (Page[SpanOutline], error)
+	// SpansByID returns those of the spans that the attempt has, at most
+	// [SpansByIDLimit], in the order of the ids.
+	SpansByID(ctx context.Context, at Attempted, spanIDs []string) ([]SpanJSON, error)
 }
 
 // Bounds of the work that one question may make.
@@ -29,6 +36,12 @@ const (
 	BrowseSpansLimit = 10_000
 	// DigestSpans is how many spans an attempt may have to be summed up.
 	DigestSpans = 1_000
+	// OutlineLimit is how many spans are summed up at a time.
+	OutlineLimit = 10_000
+	// OutlineEvents is how many events of a span its outline has.
+	OutlineEvents = 20
+	// SpansByIDLimit is how many spans are asked for at a time by their ids.
+	SpansByIDLimit = 200
 )
 
 // BrowseQuery selects rollouts. Conditions are joined by "and"; what is zero or

@@ -167,6 +167,95 @@ func appendBrowsed(r *store.Browsed, dst []byte) []byte {
 	return append(strconv.AppendBool(append(dst, `,"large":`...), r.Large), "}}"...)
 }
 
+// outlineLimit is how many spans are summed up when no limit is given.
+const outlineLimit = 1000
+
+// outlineSpans lists the spans of an attempt without what is large in them.
+func (h *handler) outlineSpans(c *call) answer {
+	if h.config.Browser == nil {
+		return missingPower("sum up spans")
+	}
+	o := c.query()
+	at := o.attempted()
+	p := o.page("sequence_id")
+	if !c.valid() {
+		return c.invalid()
+	}
+	if _, given := o.get("limit"); !given {
+		p.limit = outlineLimit
+		p.Limit = outlineLimit
+	}
+	found, err := h.config.Browser.OutlineSpans(c.Context(), at, p.Paging)
+	if err != nil {
+		if errors.Is(err, store.ErrInvalid) {
+			err = &refusal{http.StatusBadRequest, err.Error()}
+		}
+		return failed(err)
+	}
+	return ok(appendPage(p, found, appendOutline))
+}
+
+// appendOutline appends a span in outline; members without a value are left out,
+// since there are many of them.
+func appendOutline(s *store.SpanOutline, dst []byte) []byte {
+	dst = strconv.AppendInt(append(dst, `{"sequence_id":`...), s.SequenceID, 10)
+	dst = jsonx.AppendString(append(dst, `,"span_id":`...), s.SpanID)
+	dst = jsonx.AppendString(append(dst, `,"trace_id":`...), s.TraceID)
+	if s.ParentID != nil {
+		dst = jsonx.AppendString(append(dst, `,"parent_id":`...), *s.ParentID)
+	}
+	dst = jsonx.AppendString(append(dst, `,"name":`...), s.Name)
+	dst = jsonx.AppendOptional(append(dst, `,"start_time":`...), s.StartTime)
+	dst = jsonx.AppendOptional(append(dst, `,"end_time":`...), s.EndTime)
+	dst = jsonx.AppendString(append(dst, `,"status":`...), s.Status)
+	dst = jsonx.AppendString(append(dst, `,"kind":`...), string(s.Kind))
+	if s.PromptTokens != 0 {
+		dst = appendCount(dst, "prompt_tokens", s.PromptTokens)
+	}
+	if s.AnswerTokens != 0 {
+		dst = appendCount(dst, "answer_tokens", s.AnswerTokens)
+	}
+	if len(s.Rewards) > 0 {
+		dst = appendItems(append(dst, `,"rewards":`...), s.Rewards, func(d *agl.RewardDimension, dst []byte) []byte {
+			dst = jsonx.AppendString(append(dst, `{"name":`...), d.Name)
+			return append(jsonx.AppendFloat(append(dst, `,"value":`...), d.Value), '}')
+		})
+	}
+	if len(s.Events) > 0 {
+		dst = appendItems(append(dst, `,"events":`...), s.Events, func(e *store.EventMark, dst []byte) []byte {
+			dst = jsonx.AppendString(append(dst, `{"name":`...), e.Name)
+			return append(jsonx.AppendOptional(append(dst, `,"timestamp":`...), e.Timestamp), '}')
+		})
+	}
+	return append(dst, '}')
+}
+
+// spansByID answers with the spans that are asked for, whole.
+func (h *handler) spansByID(c *call) answer {
+	if h.config.Browser == nil {
+		return missingPower("find spans by their ids")
+	}
+	o := c.query("span_id")
+	at := o.attempted()
+	var ids []string
+	if v, given := o.need("span_id"); given {
+		for _, e := range v.elements() {
+			ids = append(ids, e.string())
+		}
+	}
+	if !c.valid() {
+		return c.invalid()
+	}
+	found, err := h.config.Browser.SpansByID(c.Context(), at, ids)
+	if err != nil {
+		if errors.Is(err, store.ErrInvalid) {
+			err = &refusal{http.StatusBadRequest, err.Error()}
+		}
+		return failed(err)
+	}
+	return ok(appendItems(nil, found, appendSpan))
+}
+
 // events is a stream of what changes, as server-sent events.
 func (h *handler) events(*call) answer {
 	if h.config.Feed == nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -115,6 +116,37 @@ func TestBrowse(t *testing.T) {
 	}
 }
 
+// TestSpansInOutline: what a list of spans needs is there, what is large is not;
+// whole spans come in the order of the ids.
+func TestSpansInOutline(t *testing.T) {
+	t.Parallel()
+	s, server := looking(t)
+	r := finished(t, s, 2, new(0.5), agl.AttemptSucceeded)
+	of := "?rollout_id=" + r.RolloutID + "&attempt_id=" + r.Attempt.AttemptID
+	spans, err := s.QuerySpans(t.Context(), store.SpanQuery{RolloutID: r.RolloutID, Paging: store.Paging{SortBy: "sequence_id"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	row := func(i int, more string) string {
+		return `{"sequence_id":` + strconv.Itoa(i+1) + `,"span_id":"` + spans.Items[i].SpanID + `","trace_id":"` + spans.Items[i].TraceID + `",` + more + `}`
+	}
+	const call = `"name":"openai.chat.completion","start_time":1.0,"end_time":null,"status":"OK","kind":"call"`
+	want := `{"items":[` + row(0, call) + `,` + row(1, call) + `,` +
+		row(2, `"name":"agentlightning.annotation","start_time":1.0,"end_time":null,"status":"OK","kind":"reward","rewards":[{"name":"primary","value":0.5}]`) +
+		`],"limit":1000,"offset":0,"total":3}`
+	if status, body := ask(t, "GET", server.URL+"/v1/agl/browse/spans"+of); status != http.StatusOK || body != want {
+		t.Errorf("outline = %d, diff (-want +got):\n%s", status, cmp.Diff(want, body))
+	}
+	status, body := ask(t, "GET", server.URL+"/v1/agl/browse/spans/whole"+of+"&span_id="+spans.Items[2].SpanID+"&span_id=gone&span_id="+spans.Items[0].SpanID)
+	var whole []agl.Span
+	if err := json.Unmarshal([]byte(body), &whole); err != nil || status != http.StatusOK {
+		t.Fatalf("whole = %d %s (%v)", status, body, err)
+	}
+	if diff := cmp.Diff([]agl.Span{spans.Items[2], spans.Items[0]}, whole); diff != "" {
+		t.Errorf("whole (-want +got):\n%s", diff)
+	}
+}
+
 func TestBrowseRefuses(t *testing.T) {
 	t.Parallel()
 	_, server := looking(t)
@@ -132,8 +164,19 @@ func TestBrowseRefuses(t *testing.T) {
 		{"?status_in=lost", 422, "status_in"},
 		{"?reward_min=much", 422, "reward_min"},
 		{"?step=1.5", 422, "step"},
+		{"/spans?rollout_id=r", 422, "attempt_id"},
+		{"/spans?attempt_id=a", 422, "rollout_id"},
+		{"/spans?rollout_id=r&attempt_id=a&limit=20000", 400, "Limit must be from 1 to 10000"},
+		{"/spans?rollout_id=r&attempt_id=a&limit=0", 400, "Limit must be from 1"},
+		{"/spans?rollout_id=r&attempt_id=a&offset=-1", 400, "Offset must be greater than or equal to 0"},
+		{"/spans/whole?rollout_id=r&attempt_id=a", 422, "span_id"},
+		{"/spans/whole?rollout_id=r&attempt_id=a" + strings.Repeat("&span_id=s", 201), 400, "at most 200 spans"},
 	} {
-		status, body := ask(t, "GET", server.URL+"/v1/agl/browse/rollouts"+tt.query)
+		path, more := "/rollouts", tt.query
+		if strings.HasPrefix(more, "/") {
+			path = ""
+		}
+		status, body := ask(t, "GET", server.URL+"/v1/agl/browse"+path+more)
 		if status != tt.status || !strings.Contains(body, tt.says) {
 			t.Errorf("%s = %d %s, want %d with %q", tt.query, status, body, tt.status, tt.says)
 		}
@@ -180,7 +223,7 @@ func TestWithoutPowers(t *testing.T) {
 			t.Errorf("capabilities = %s, want %s", body, no)
 		}
 	}
-	for _, r := range [][2]string{{"GET", "overview"}, {"GET", "browse/rollouts"}, {"GET", "events"}, {"DELETE", "browse/rollouts/x"}} {
+	for _, r := range [][2]string{{"GET", "overview"}, {"GET", "browse/rollouts"}, {"GET", "browse/spans"}, {"GET", "browse/spans/whole"}, {"GET", "events"}, {"DELETE", "browse/rollouts/x"}} {
 		if status, body := ask(t, r[0], server.URL+"/v1/agl/"+r[1]); status != http.StatusNotImplemented || !strings.Contains(body, "cannot") {
 			t.Errorf("%s %s = %d %s, want 501", r[0], r[1], status, body)
 		}

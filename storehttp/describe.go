@@ -42,6 +42,8 @@ func descriptions() map[string]Route {
 		"GET overview":                        {Summary: "Count the rollouts in each status, and the queue", Out: "Overview", Status: ok},
 		"GET events":                          {Summary: "Tell what changes, as server-sent events named change; much at once is one event", Out: "string", OutType: "text/event-stream", Status: ok},
 		"GET browse/rollouts":                 {Summary: "Find rollouts by what their tasks, metadata and spans say; the work is bounded", Query: browseQuery + pagingQuery, Out: "BrowsePage", Status: ok},
+		"GET browse/spans":                    {Summary: "List the spans of an attempt in outline, without attributes, by sequence id", Query: "rollout_id:string attempt_id:string limit=:integer offset=:integer", Out: "OutlinePage", Status: ok},
+		"GET browse/spans/whole":              {Summary: "Get spans of an attempt by their ids, in the order of the ids; those that are not there are left out", Query: "rollout_id:string attempt_id:string span_id:[]string", Out: "[]Span", Status: ok},
 		"DELETE browse/rollouts/{rollout_id}": {Summary: "Remove a rollout with its attempts and spans", Out: "object", Status: ok},
 
 		"POST queues/rollouts/enqueue": {Summary: "Add rollouts to the queue, all or none", In: "EnqueueRequest", Out: "[]Rollout", Status: created},

@@ -19,8 +19,6 @@ import (
 // The routes that say what training makes of rollouts are ours alone.
 
 const (
-	// spansAtATime bounds what is held of an attempt that is explained.
-	spansAtATime = 64
 	// explainedAtATime and mostExplained are how many rollouts one request
 	// explains without a limit, and with one at the most.
 	explainedAtATime = 100
@@ -175,22 +173,19 @@ func (h *handler) explain(ctx context.Context, r *agl.AttemptedRollout, how adap
 	return adapter.NewExplanation(r.Rollout, adapter.HandedOut(resources, r.RolloutID, attemptID), explained, proxy), nil
 }
 
-// recording reads the spans of an attempt, a page at a time.
+// recording reads the spans of an attempt, of which a small part is held at a time.
 func (h *handler) recording(ctx context.Context, a *agl.Attempt) (*adapter.Recording, error) {
 	var recording adapter.Recording
-	for offset := 0; ; {
-		page, err := h.store.QuerySpans(ctx, store.SpanQuery{
-			RolloutID: a.RolloutID, AttemptID: &a.AttemptID,
-			Paging: store.Paging{SortBy: "sequence_id", Limit: spansAtATime, Offset: offset},
-		})
+	q := store.SpanQuery{RolloutID: a.RolloutID, AttemptID: &a.AttemptID, Paging: store.Paging{SortBy: "sequence_id"}}
+	_, err := h.streams.StreamSpans(ctx, q, func(span store.SpanJSON) error {
+		s, err := span.Span()
 		if err != nil {
-			return nil, err
+			return err
 		}
-		recording.Add(page.Items...)
-		if offset += len(page.Items); len(page.Items) == 0 || offset >= page.Total {
-			return &recording, nil
-		}
-	}
+		recording.Add(s)
+		return nil
+	})
+	return &recording, err
 }
 
 // given returns the resources that agents of a rollout are given: its own, or

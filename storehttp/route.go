@@ -30,6 +30,8 @@ func routes() []route {
 		{method: get, pattern: "overview", serve: (*handler).overview},
 		{method: get, pattern: "events", serve: (*handler).events},
 		{method: get, pattern: "browse/rollouts", serve: (*handler).browseRollouts},
+		{method: get, pattern: "browse/spans", serve: (*handler).outlineSpans},
+		{method: get, pattern: "browse/spans/whole", serve: (*handler).spansByID},
 		{method: del, pattern: "browse/rollouts/{rollout_id}", serve: (*handler).deleteRollout},
 
 		{method: post, pattern: "queues/rollouts/enqueue", serve: (*handler).enqueue},

@@ -9,6 +9,7 @@ import (
 	"agentlightning/internal/openapi"
 	"agentlightning/llmproxy"
 	"agentlightning/rl"
+	"agentlightning/store"
 	"agentlightning/storehttp"
 )
 
@@ -128,12 +129,18 @@ func schemas() map[string]openapi.Schema {
 		"MismatchPlace":     openapi.Enum(adapter.InPrompt, adapter.InAnswer, adapter.InContext, adapter.AtEnd, adapter.InImages),
 		"ExplanationSums": openapi.Object("rollouts:integer rollouts_used:integer rollouts_without_calls:integer attempts:integer calls:integer " +
 			"calls_used:integer rows:integer tokens:integer mismatches:integer reasons:object attempt_reasons:object"),
-		"Capabilities":        openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string"),
-		"Overview":            openapi.Object("time:number rollouts:object queue:OverviewQueue"),
-		"OverviewQueue":       openapi.Object("length:integer waiting_seconds:number"),
-		"BrowseMode":          openapi.Enum("train", "val", "test", "none"),
-		"BrowsePage":          openapi.Object("items:[]Browsed total:integer examined:integer complete:boolean limit:integer offset:integer"),
-		"Browsed":             openapi.Object(rollout + " attempt=:Attempt digest:Digest"),
+		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string"),
+		"Overview":      openapi.Object("time:number rollouts:object queue:OverviewQueue"),
+		"OverviewQueue": openapi.Object("length:integer waiting_seconds:number"),
+		"BrowseMode":    openapi.Enum("train", "val", "test", "none"),
+		"BrowsePage":    openapi.Object("items:[]Browsed total:integer examined:integer complete:boolean limit:integer offset:integer"),
+		"Browsed":       openapi.Object(rollout + " attempt=:Attempt digest:Digest"),
+		"OutlinePage":   openapi.Object("items:[]SpanOutline limit:integer offset:integer total:integer"),
+		"SpanOutline": openapi.Object("sequence_id:integer span_id:string trace_id:string parent_id=:string name:string start_time:number? end_time:number? status:StatusCode " +
+			"kind:SpanKind prompt_tokens=:integer answer_tokens=:integer rewards=:[]RewardDimension events=:[]EventMark"),
+		"SpanKind":            openapi.Enum(store.SpanKinds()...),
+		"RewardDimension":     openapi.Object("name:string value:number"),
+		"EventMark":           openapi.Object("name:string timestamp:number?"),
 		"Digest":              openapi.Object("reward:number? rewards:object calls:integer tokens:integer spans:integer model:string problem:string large:boolean"),
 		"EnqueueRollout":      openapi.Object(enqueue),
 		"EnqueueRequest":      openapi.Object("rollouts:[]EnqueueRollout"),

@@ -67,6 +67,8 @@ func TestPlans(t *testing.T) {
 		{"page of rollouts", (&filter{}).selection("rollouts", store.Paging{Limit: 10}, rolloutSorts).sql(rolloutColumns) + " LIMIT ? OFFSET ?"},
 		{"first rollouts by start", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time"}, rolloutSorts).sql(rolloutColumns)},
 		{"newest rollouts", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time", Desc: true}, rolloutSorts).sql(rolloutColumns)},
+		{"page of the newest rollouts", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time", Desc: true}, rolloutSorts).page(rolloutColumns, "rollouts")},
+		{"page of rollouts by id", (&filter{}).selection("rollouts", store.Paging{SortBy: "rollout_id"}, rolloutSorts).page(rolloutColumns, "rollouts")},
 		{"moveRollout", moveRollout},
 		{"raiseSequence", raiseSequence},
 		{"selectLatestResources", selectLatestResources},

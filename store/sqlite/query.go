@@ -89,8 +89,9 @@ func (s selection) sql(columns string) string {
 	return "SELECT " + columns + " FROM " + s.from + " ORDER BY " + s.order
 }
 
-// page is sql for a page of rows that are large: it sorts keys and fetches the
-// rows of the page, where sql would have SQLite sort all rows in memory.
+// page is sql for a page of rows that are large: it sorts keys, which an index
+// may have, and fetches the rows of the page. Sql would have SQLite sort all rows
+// in memory, and read those before the page to throw them away.
 func (s selection) page(columns, table string) string {
 	const limit = " LIMIT ? OFFSET ?"
 	if s.key == "" {
@@ -124,7 +125,7 @@ func fetch[T any](c *conn, s selection, columns string, scan func(row) (T, error
 		if s.paging.Limit > 0 {
 			limit = int64(s.paging.Limit)
 		}
-		if table, _, _ := strings.Cut(s.from, " "); table == "spans" && limit > 0 {
+		if table, _, _ := strings.Cut(s.from, " "); (table == "spans" || table == "rollouts") && limit > 0 {
 			sql = s.page(columns, table)
 		} else {
 			sql += " LIMIT ? OFFSET ?"

@@ -83,6 +83,45 @@ func (f *fixture) searchable() []string {
 	return out
 }
 
+// outlined stores an attempt with a span of each kind, out of their order.
+func (f *fixture) outlined() (agl.Attempt, []agl.Span) {
+	f.Helper()
+	f.enqueue("1")
+	claimed := must(f.DequeueRollouts(f.Context(), store.DequeueRequest{Limit: 1}))(f)[0]
+	a := *claimed.Attempt
+	built := func(id string, sequence int64, name string, attributes agl.Attributes) agl.Span {
+		core := agl.SpanCore{Name: name, Attributes: attributes}
+		s := core.Span(a.RolloutID, a.AttemptID, sequence, 1)
+		s.SpanID, s.TraceID, s.StartTime, s.EndTime = id, "trace", new(1.0), nil
+		s.Status = agl.TraceStatus{StatusCode: agl.StatusUnset}
+		return s
+	}
+	spans := []agl.Span{
+		built("call", 1, semconv.SpanModelCall, agl.Attributes{
+			{Key: "gen_ai.usage.input_tokens", Value: int64(7)}, {Key: "gen_ai.usage.output_tokens", Value: int64(3)},
+		}),
+		built("other", 2, "a \"tool\"\n", agl.Attributes{{Key: "an \"odd\" name", Value: "x"}}),
+		built("foreign", 3, "chat", agl.Attributes{
+			{Key: "an \"odd\" name", Value: "x"},
+			{Key: semconv.CompletionKey(0, "role"), Value: "assistant"},
+			{Key: "gen_ai.usage.prompt_tokens", Value: int64(8)},
+			{Key: "gen_ai.usage.completion_tokens", Value: int64(4)},
+		}),
+		built("said", 4, semconv.SpanMessage, nil),
+		built("reward", 5, semconv.SpanAnnotation, agl.Attributes{
+			{Key: semconv.RewardName(0), Value: "primary"},
+			{Key: semconv.RewardValue(0), Value: 0.5},
+			{Key: semconv.RewardName(1), Value: "form"},
+			{Key: semconv.RewardValue(1), Value: 1.0},
+		}),
+	}
+	spans[0].EndTime, spans[0].Status.StatusCode = new(1.5), agl.StatusOK
+	spans[1].ParentID, spans[1].Status.StatusCode = new("call"), agl.StatusError
+	spans[1].Events = []agl.Event{{Name: "slow", Timestamp: new(2.5)}, {Name: "when"}}
+	f.addSpans(spans[3], spans[0], spans[1], spans[4], spans[2])
+	return a, spans
+}
+
 func browseTests() []test {
 	return []test{
 		{"conditions", Browse, func(f *fixture) {
@@ -187,6 +226,53 @@ func browseTests() []test {
 			f.addSpans(spans...)
 			f.same("of a large one", f.browse(store.BrowseQuery{IDContains: all[1]}).Items[0].Digest,
 				store.Digest{Spans: store.DigestSpans + 1, Large: true})
+		}},
+		{"spans in outline, and whole by id", Browse, func(f *fixture) {
+			claimed, spans := f.outlined()
+			at := store.Attempted{RolloutID: claimed.RolloutID, AttemptID: claimed.AttemptID}
+			outline := func(limit, offset int) store.Page[store.SpanOutline] {
+				return must(f.Store.(store.Browser).OutlineSpans(f.Context(), at, store.Paging{Limit: limit, Offset: offset}))(f)
+			}
+			f.same("outline", outline(10, 0), store.Page[store.SpanOutline]{Total: 5, Items: []store.SpanOutline{
+				{
+					SequenceID: 1, SpanID: "call", TraceID: spans[0].TraceID, Name: semconv.SpanModelCall, StartTime: new(1.0), EndTime: new(1.5),
+					Status: "OK", Kind: store.KindCall, PromptTokens: 7, AnswerTokens: 3,
+				},
+				{
+					SequenceID: 2, SpanID: "other", TraceID: spans[0].TraceID, ParentID: new("call"), Name: "a \"tool\"\n", StartTime: new(1.0),
+					Status: "ERROR", Kind: store.KindOther, Events: []store.EventMark{{Name: "slow", Timestamp: new(2.5)}, {Name: "when"}},
+				},
+				{
+					SequenceID: 3, SpanID: "foreign", TraceID: spans[0].TraceID, Name: "chat", StartTime: new(1.0), Status: "UNSET",
+					Kind: store.KindCall, PromptTokens: 8, AnswerTokens: 4,
+				},
+				{SequenceID: 4, SpanID: "said", TraceID: spans[0].TraceID, Name: semconv.SpanMessage, StartTime: new(1.0), Status: "UNSET", Kind: store.KindMessage},
+				{
+					SequenceID: 5, SpanID: "reward", TraceID: spans[0].TraceID, Name: semconv.SpanAnnotation, StartTime: new(1.0), Status: "UNSET", Kind: store.KindReward,
+					Rewards: []agl.RewardDimension{{Name: "primary", Value: 0.5}, {Name: "form", Value: 1}},
+				},
+			}})
+			part := outline(2, 3)
+			equal(f, "total of a part", part.Total, 5)
+			equal(f, "first of a part", part.Items[0].SpanID, "said")
+			equal(f, "beyond the end", len(outline(2, 5).Items), 0)
+			latest := must(f.Store.(store.Browser).OutlineSpans(f.Context(), store.Attempted{RolloutID: at.RolloutID, AttemptID: agl.LatestAttempt}, store.Paging{Limit: 1}))(f)
+			equal(f, "of the latest attempt", latest.Total, 5)
+
+			whole := must(f.Store.(store.Browser).SpansByID(f.Context(), at, []string{"reward", "nothing", "call"}))(f)
+			equal(f, "whole spans", len(whole), 2)
+			for i, want := range []agl.Span{spans[4], spans[0]} {
+				f.same("whole", must(whole[i].Span())(f), want)
+			}
+		}},
+		{"outlines that make no sense are refused", Browse, func(f *fixture) {
+			at := store.Attempted{RolloutID: "ro", AttemptID: "at"}
+			for _, p := range []store.Paging{{}, {Limit: store.OutlineLimit + 1}, {Limit: 1, Offset: -1}} {
+				_, err := f.Store.(store.Browser).OutlineSpans(f.Context(), at, p)
+				f.refused(err, store.ErrInvalid, "")
+			}
+			_, err := f.Store.(store.Browser).SpansByID(f.Context(), at, make([]string, store.SpansByIDLimit+1))
+			f.refused(err, store.ErrInvalid, "")
 		}},
 		{"what makes no sense is refused", Browse, func(f *fixture) {
 			for _, q := range []store.BrowseQuery{
