@@ -83,3 +83,50 @@ export class Server {
     return res.json() as Promise<T>;
   }
 }
+
+/** An attempt of many spans: every tenth is a model call, below which are calls of tools, and the last is a reward. */
+export async function longAttempt(server: Server, n: number): Promise<{ rollout_id: string; attempt: { attempt_id: string } }> {
+  const made = await server.call<{ rollout_id: string; attempt: { attempt_id: string } }>('v1/agl/rollouts', { input: 'a long task' });
+  const { rollout_id, attempt } = made;
+  const hex = (i: number, digits: number) => i.toString(16).padStart(digits, '0');
+  const list = <T>(length: number, f: (k: number) => T) => Array.from({ length }, (_, k) => f(k));
+  const attributes = (i: number): Record<string, unknown> => {
+    if (i === n) return { 'agentlightning.reward.0.name': 'primary', 'agentlightning.reward.0.value': 0.5 };
+    if (i % 10 !== 0) return { 'tool.name': `tool_${i % 7}`, 'tool.input': 'in '.repeat(130), 'tool.output': `the output of ${i}, `.repeat(30) };
+    return {
+      'gen_ai.request.model': 'm',
+      'gen_ai.usage.input_tokens': 400,
+      'gen_ai.usage.output_tokens': 60,
+      'gen_ai.prompt.0.role': 'system',
+      'gen_ai.prompt.0.content': 'You are a careful agent. '.repeat(20),
+      'gen_ai.prompt.1.role': 'user',
+      'gen_ai.prompt.1.content': `Step ${i}: what now? ${'and '.repeat(100)}`,
+      'gen_ai.completion.0.role': 'assistant',
+      'gen_ai.completion.0.content': `I do thing ${i}. ${'so '.repeat(60)}`,
+      prompt_token_ids: list(400, (k) => (k * 7 + i) % 30000),
+      response_token_ids: list(60, (k) => (k * 13) % 30000),
+      response_logprobs: list(60, (k) => -((k * 37) % 100) / 50),
+    };
+  };
+  const span = (i: number) => ({
+    rollout_id,
+    attempt_id: attempt.attempt_id,
+    sequence_id: i,
+    trace_id: hex(1, 32),
+    span_id: hex(i, 16),
+    parent_id: i % 10 === 1 ? null : hex(i - ((i - 1) % 10), 16),
+    name: i === n ? 'agentlightning.annotation' : i % 10 === 0 ? 'openai.chat.completion' : `tool.${i % 7}`,
+    status: { status_code: 'OK', description: null },
+    attributes: attributes(i),
+    events: [],
+    links: [],
+    start_time: 1.7e9 + i * 0.1,
+    end_time: 1.7e9 + i * 0.1 + 0.08,
+    context: null,
+    parent: null,
+    resource: { attributes: {}, schema_url: '' },
+  });
+  for (let from = 0; from < n; from += 1000) await server.call('v1/agl/spans/batch', { spans: list(Math.min(1000, n - from), (k) => span(from + k + 1)) });
+  await server.call(`v1/agl/rollouts/${rollout_id}/attempts/${attempt.attempt_id}`, { status: 'succeeded' });
+  return made;
+}

@@ -31,11 +31,12 @@ export function App() {
     retry: false,
     staleTime: Infinity,
   });
+  // Before anything is asked, since all that came before it is asked again. Where
+  // a token is needed and missing, the login starts it anew.
   useEffect(() => {
-    if (!admitted.isSuccess) return;
     live.start();
     return () => live.end();
-  }, [live, admitted.isSuccess]);
+  }, [live]);
 
   const needsLogin = denied !== null || (admitted.error instanceof ApiError && admitted.error.status === 401);
   if (needsLogin) {

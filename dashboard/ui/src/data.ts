@@ -1,7 +1,7 @@
 // The questions that pages ask, each under the key by which the live stream
 // finds it again.
-import { keepPreviousData, useInfiniteQuery, useQuery } from '@tanstack/react-query';
-import { useEffect, useMemo } from 'react';
+import { keepPreviousData, useQueries, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
+import { useMemo } from 'react';
 import { get, query, send } from './api';
 import type {
   Attempt,
@@ -17,6 +17,7 @@ import type {
   Rollout,
   Run,
   Span,
+  SpanRow,
   Statistics,
   StepMetrics,
   Worker,
@@ -91,28 +92,82 @@ export function useExplanation(id: string, enabled: boolean) {
   });
 }
 
-/** How many spans one request brings: the first ones are on the screen while the rest is on its way. */
-const spansAtATime = 1000;
-
 export function spansPath(rollout: string, attempt: string, limit = -1, offset = 0): string {
   return `${store}spans${query({ rollout_id: rollout, attempt_id: attempt, limit, offset, sort_by: 'sequence_id' })}`;
 }
 
-/** All spans of an attempt, as far as they have arrived. */
-export function useSpans(rollout: string, attempt: string | undefined) {
-  const q = useInfiniteQuery({
-    queryKey: ['rollout', rollout, 'spans', attempt],
-    queryFn: ({ signal, pageParam }) => get<Page<Span>>(spansPath(rollout, attempt!, spansAtATime, pageParam), signal),
-    initialPageParam: 0,
-    getNextPageParam: (last) => (last.offset + last.items.length < last.total && last.items.length > 0 ? last.offset + last.items.length : undefined),
-    enabled: attempt !== undefined,
+/** How many spans in outline one request brings: the first ones are on the screen while the rest is on its way. */
+const firstRows = 1000;
+const moreRows = 10_000;
+/** How many spans of an attempt are listed; a browser has no room for more. */
+export const mostRows = 101_000;
+
+const outlineQuery = (rollout: string, attempt: string | undefined, limit: number, offset: number) => ({
+  queryKey: ['rollout', rollout, 'outline', attempt, offset],
+  queryFn: ({ signal }: { signal: AbortSignal }) => get<Page<SpanRow>>(`${store}browse/spans${query({ rollout_id: rollout, attempt_id: attempt, limit, offset })}`, signal),
+  enabled: attempt !== undefined,
+});
+
+/** The spans of an attempt in outline, as far as they have arrived. */
+export function useOutline(rollout: string, attempt: string | undefined) {
+  const first = useQuery(outlineQuery(rollout, attempt, firstRows, 0));
+  const total = first.data?.total ?? 0;
+  const offsets: number[] = [];
+  for (let offset = firstRows; offset < Math.min(total, mostRows); offset += moreRows) offsets.push(offset);
+  const rest = useQueries({ queries: offsets.map((offset) => outlineQuery(rollout, attempt, moreRows, offset)), combine: rowsOf });
+  const rows = useMemo(() => [...(first.data?.items ?? []), ...rest.rows], [first.data, rest.rows]);
+  return { rows, total, error: first.error ?? rest.error, isPending: first.isPending, loading: rest.isPending };
+}
+
+function rowsOf(parts: UseQueryResult<Page<SpanRow>>[]) {
+  // Rows are shown in their order: those behind a part that is on its way wait for it.
+  const arrived = parts.findIndex((p) => p.data === undefined);
+  return {
+    rows: parts.slice(0, arrived < 0 ? undefined : arrived).flatMap((p) => p.data!.items),
+    isPending: parts.some((p) => p.isPending),
+    error: parts.find((p) => p.error)?.error ?? null,
+  };
+}
+
+/** How many whole spans one request brings; the server has a limit of its own. */
+const wholeAtATime = 100;
+
+/** Spans with all that they hold, in the order of the ids, as far as they have arrived. */
+export function useWhole(rollout: string, attempt: string | undefined, ids: string[]) {
+  const client = useQueryClient();
+  const parts: string[][] = [];
+  for (let i = 0; i < ids.length; i += wholeAtATime) parts.push(ids.slice(i, i + wholeAtATime));
+  return useQueries({
+    queries: parts.map((part) => ({
+      queryKey: ['whole', rollout, attempt, part],
+      queryFn: ({ signal }: { signal: AbortSignal }) => get<Span[]>(`${store}browse/spans/whole${query({ rollout_id: rollout, attempt_id: attempt, span_id: part })}`, signal),
+      enabled: attempt !== undefined,
+      // A span is written once. The last part grows with an attempt that runs;
+      // what is known of it stays on the screen meanwhile.
+      staleTime: Infinity,
+      placeholderData: () => {
+        const known = client.getQueriesData<Span[]>({ queryKey: ['whole', rollout, attempt] }).find(([key]) => (key[3] as string[])[0] === part[0]);
+        return known?.[1];
+      },
+    })),
+    combine: wholeOf,
   });
-  const { hasNextPage, isFetching, fetchNextPage } = q;
-  useEffect(() => {
-    if (hasNextPage && !isFetching) void fetchNextPage();
-  }, [hasNextPage, isFetching, fetchNextPage]);
-  const spans = useMemo(() => q.data?.pages.flatMap((p) => p.items) ?? [], [q.data]);
-  return { spans, total: q.data?.pages[0]?.total ?? 0, error: q.error, isPending: q.isPending, loading: hasNextPage };
+}
+
+function wholeOf(parts: UseQueryResult<Span[]>[]) {
+  return { spans: parts.flatMap((p) => p.data ?? []), isPending: parts.some((p) => p.isPending), error: parts.find((p) => p.error)?.error ?? null };
+}
+
+/** Whether a span is part of what was said and done, for people to read. */
+export function speaks(row: SpanRow): boolean {
+  return row.kind !== 'span' || row.status === 'ERROR';
+}
+
+/** The first spans of an attempt that speak, whole. */
+export function useSpeaking(rollout: string, attempt: string | undefined, most: number) {
+  const outline = useOutline(rollout, attempt);
+  const whole = useWhole(rollout, attempt, useMemo(() => outline.rows.filter(speaks).slice(0, most).map((r) => r.span_id), [outline.rows, most]));
+  return { spans: whole.spans, error: outline.error ?? whole.error };
 }
 
 export function useWorkers() {

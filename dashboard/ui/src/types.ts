@@ -74,6 +74,25 @@ export interface Span {
   end_time: number | null;
 }
 
+export type SpanKind = 'call' | 'reward' | 'message' | 'exception' | 'span';
+
+/** What a list shows of a span; the rest comes when it is opened. */
+export interface SpanRow {
+  sequence_id: number;
+  span_id: string;
+  trace_id: string;
+  parent_id?: string;
+  name: string;
+  start_time: number | null;
+  end_time: number | null;
+  status: 'UNSET' | 'OK' | 'ERROR';
+  kind: SpanKind;
+  prompt_tokens?: number;
+  answer_tokens?: number;
+  rewards?: { name: string; value: number }[];
+  events?: { name: string; timestamp: number | null }[];
+}
+
 export interface Run {
   run_id: string;
   algorithm: string;

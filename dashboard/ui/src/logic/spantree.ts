@@ -1,8 +1,8 @@
 // Spans as a tree, in the order of their time.
-import type { Span } from '../types';
+import type { SpanRow } from '../types';
 
 export interface Node {
-  span: Span;
+  span: SpanRow;
   depth: number;
   children: number;
   /** The parent is named but not among the spans. */
@@ -10,11 +10,11 @@ export interface Node {
 }
 
 /** Flattens the forest of spans, parents before children. */
-export function tree(spans: Span[]): Node[] {
+export function tree(spans: SpanRow[]): Node[] {
   const byID = new Map(spans.map((s) => [s.span_id, s]));
-  const children = new Map<string | null, Span[]>();
+  const children = new Map<string | undefined, SpanRow[]>();
   for (const s of spans) {
-    const parent = s.parent_id !== null && byID.has(s.parent_id) && s.parent_id !== s.span_id ? s.parent_id : null;
+    const parent = s.parent_id !== undefined && byID.has(s.parent_id) && s.parent_id !== s.span_id ? s.parent_id : undefined;
     const list = children.get(parent);
     if (list) list.push(s);
     else children.set(parent, [s]);
@@ -22,13 +22,13 @@ export function tree(spans: Span[]): Node[] {
   for (const list of children.values()) list.sort((a, b) => a.sequence_id - b.sequence_id || (a.start_time ?? 0) - (b.start_time ?? 0));
   const out: Node[] = [];
   const seen = new Set<string>();
-  const stack = (children.get(null) ?? []).map((span) => ({ span, depth: 0 })).reverse();
+  const stack = (children.get(undefined) ?? []).map((span) => ({ span, depth: 0 })).reverse();
   while (stack.length > 0) {
     const { span, depth } = stack.pop()!;
     if (seen.has(span.span_id)) continue;
     seen.add(span.span_id);
     const below = children.get(span.span_id) ?? [];
-    out.push({ span, depth, children: below.length, orphan: span.parent_id !== null && !byID.has(span.parent_id) });
+    out.push({ span, depth, children: below.length, orphan: span.parent_id !== undefined && !byID.has(span.parent_id) });
     for (let i = below.length - 1; i >= 0; i--) stack.push({ span: below[i]!, depth: depth + 1 });
   }
   // Spans whose parents go round in a circle belong to no root.
@@ -41,13 +41,13 @@ function quote(s: string): string {
 }
 
 /** The tree in the language of Graphviz. */
-export function asDot(spans: Span[]): string {
+export function asDot(spans: SpanRow[]): string {
   const lines = tree(spans).map(({ span }) => {
     const label = quote(`${span.sequence_id} ${span.name}`);
-    const colour = span.status.status_code === 'ERROR' ? ', color=red' : '';
+    const colour = span.status === 'ERROR' ? ', color=red' : '';
     return `  ${quote(span.span_id)} [label=${label}${colour}];`;
   });
-  const edges = spans.filter((s) => s.parent_id !== null).map((s) => `  ${quote(s.parent_id!)} -> ${quote(s.span_id)};`);
+  const edges = spans.filter((s) => s.parent_id !== undefined).map((s) => `  ${quote(s.parent_id!)} -> ${quote(s.span_id)};`);
   return ['digraph attempt {', '  node [shape=box, fontname="sans-serif"];', ...lines, ...edges, '}', ''].join('\n');
 }
 
@@ -56,7 +56,7 @@ function escape(s: string): string {
 }
 
 /** The tree beside its time line, as a picture. */
-export function asSVG(spans: Span[]): string {
+export function asSVG(spans: SpanRow[]): string {
   const nodes = tree(spans);
   const starts = spans.map((s) => s.start_time).filter((t): t is number => t !== null);
   const from = starts.reduce((a, b) => Math.min(a, b), Infinity);
@@ -66,7 +66,7 @@ export function asSVG(spans: Span[]): string {
   const x = (t: number | null) => left + ((t ?? from) - from) / Math.max(to - from, 1e-9) * (width - left - 20);
   const rows = nodes.map(({ span, depth }, i) => {
     const y = i * 22 + 8;
-    const colour = span.status.status_code === 'ERROR' ? '#c92a2a' : '#1971c2';
+    const colour = span.status === 'ERROR' ? '#c92a2a' : '#1971c2';
     return (
       `<text x="${8 + depth * 14}" y="${y + 12}" font-size="12">${escape(`${span.sequence_id} ${span.name}`)}</text>` +
       `<rect x="${x(span.start_time).toFixed(1)}" y="${y + 2}" width="${Math.max(2, x(span.end_time ?? span.start_time) - x(span.start_time)).toFixed(1)}" height="12" fill="${colour}"/>`

@@ -1,7 +1,7 @@
 import { Anchor, Group, NumberInput, Select, Stack, Switch, Table, Text } from '@mantine/core';
 import { useMemo } from 'react';
 import { Link, useSearchParams } from 'react-router-dom';
-import { useBrowse, useMetrics, useRuns, useSpans } from '../data';
+import { useBrowse, useMetrics, useRuns, useSpeaking } from '../data';
 import { conversation, type Turn } from '../logic/conversation';
 import { member, number, task } from '../logic/format';
 import { groupAdvantage } from '../logic/tokens';
@@ -213,10 +213,13 @@ function said(t: Turn): string {
   return t.text ?? (t.rewards ?? []).map(([n, v]) => `${n} ${v}`).join(' ');
 }
 
+/** How many spans that speak are compared of each member; the rest is on the page of the rollout. */
+const compared = 200;
+
 /** One member; what it says unlike the first member is marked. */
 function Member({ of, first, advantage, onlyNew }: { of: Browsed; first: Browsed | undefined; advantage: number | null; onlyNew: boolean }) {
-  const own = useSpans(of.rollout_id, of.attempt?.attempt_id);
-  const other = useSpans((first ?? of).rollout_id, (first ?? of).attempt?.attempt_id);
+  const own = useSpeaking(of.rollout_id, of.attempt?.attempt_id, compared);
+  const other = useSpeaking((first ?? of).rollout_id, (first ?? of).attempt?.attempt_id, compared);
   const turns = useMemo(() => conversation(own.spans), [own.spans]);
   const theirs = useMemo(() => new Set(conversation(other.spans).map(said)), [other.spans]);
   return (

@@ -1,22 +1,30 @@
-import { Alert, Anchor, Button, Collapse, Grid, Group, Menu, Modal, SegmentedControl, Stack, Table, Tabs, Text, Tooltip } from '@mantine/core';
+import { Alert, Anchor, Button, Collapse, Group, Modal, Stack, Table, Tabs, Text, Tooltip } from '@mantine/core';
 import { useQueryClient } from '@tanstack/react-query';
-import { useVirtualizer } from '@tanstack/react-virtual';
-import { type ReactNode, useMemo, useRef, useState } from 'react';
+import { type ReactNode, useMemo, useState } from 'react';
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router-dom';
 import { asCurl } from '../api';
-import { spansPath, useAttempts, useBrowse, useCapabilities, useExplanation, useRollout, useSpans } from '../data';
-import { actions, type ActionName, applies, runAction, save } from '../logic/actions';
-import { conversation, isCall, type Message, type Part, rewardsOf, type Turn } from '../logic/conversation';
+import { mostRows, spansPath, speaks, useAttempts, useBrowse, useCapabilities, useExplanation, useOutline, useRollout, useWhole } from '../data';
+import { actions, type ActionName, applies, runAction } from '../logic/actions';
+import { conversation, type Message, type Part, type Turn } from '../logic/conversation';
 import { duration, member, moment, number, task, words } from '../logic/format';
-import { asDot, asSVG, tree } from '../logic/spantree';
-import { advantageColour, type CallTokens, groupAdvantage, logprobColour, tokensOf } from '../logic/tokens';
+import { groupAdvantage } from '../logic/tokens';
 import { Copy, Empty, Failed, ID, Json, Loading, PageTitle, Status, When } from '../parts/bits';
 import { useNow } from '../parts/now';
-import type { Browsed, ExplainedAttempt, Explanation, Rollout, Span } from '../types';
+import { Timeline } from '../parts/timeline';
+import { Tokens } from '../parts/tokens';
+import type { Browsed, ExplainedAttempt, Explanation, Rollout, Span, SpanRow } from '../types';
+
+/** How the server calls the attempt that is shown unless another one is chosen. */
+const latest = 'latest';
 
 export function Component() {
   const { id = '' } = useParams();
+  const [q] = useSearchParams();
   const rollout = useRollout(id);
+  // Asked for at the same time; the page takes them up once it knows that there is a rollout.
+  useAttempts(id);
+  useExplanation(id, true);
+  useOutline(id, q.get('attempt') ?? latest);
   if (rollout.error) return <Failed error={rollout.error} retry={() => void rollout.refetch()} />;
   if (rollout.isPending) return <Loading what="the rollout" />;
   if (rollout.data === null) {
@@ -39,7 +47,9 @@ function Shown({ rollout }: { rollout: Rollout }) {
   const explanation = useExplanation(id, true);
   const list = attempts.data?.items ?? [];
   const attemptID = q.get('attempt') ?? list.at(-1)?.attempt_id;
-  const spans = useSpans(id, attemptID);
+  // Its spans need not wait for its id.
+  const asked = q.get('attempt') ?? latest;
+  const outline = useOutline(id, asked);
   const explained = explanation.data?.attempts.find((a) => a.attempt_id === attemptID);
   const members = useGroup(rollout);
   const tab = q.get('tab') ?? 'conversation';
@@ -52,7 +62,7 @@ function Shown({ rollout }: { rollout: Rollout }) {
       },
       { replace: true },
     );
-  const panel = (body: () => ReactNode) => (spans.error ? <Failed error={spans.error} /> : spans.isPending && attemptID !== undefined ? <Loading what="the spans" /> : body());
+  const panel = (body: () => ReactNode) => (outline.error ? <Failed error={outline.error} /> : outline.isPending ? <Loading what="the spans" /> : body());
   const advantage = groupAdvantage(
     members.map((m) => m.digest.reward),
     members.findIndex((m) => m.rollout_id === id),
@@ -84,42 +94,43 @@ function Shown({ rollout }: { rollout: Rollout }) {
       <Tabs value={tab} onChange={(v) => v !== null && set('tab', v)} keepMounted={false}>
         <Tabs.List aria-label="What to see of the attempt">
           <Tabs.Tab value="conversation">Conversation</Tabs.Tab>
-          <Tabs.Tab value="timeline">Timeline{spans.total > 0 && ` (${number(spans.total)})`}</Tabs.Tab>
+          <Tabs.Tab value="timeline">Timeline{outline.total > 0 && ` (${number(outline.total)})`}</Tabs.Tab>
           <Tabs.Tab value="tokens">Tokens</Tabs.Tab>
           <Tabs.Tab value="rewards">Rewards</Tabs.Tab>
           <Tabs.Tab value="training">Training</Tabs.Tab>
           <Tabs.Tab value="raw">Raw</Tabs.Tab>
         </Tabs.List>
-        {spans.loading && (
+        {outline.total > mostRows && <Alert color="orange">{`The attempt has ${number(outline.total)} spans; the first ${number(mostRows)} are listed.`}</Alert>}
+        {outline.loading && (
           <Text size="xs" c="dimmed" role="status" mt={4}>
-            {number(spans.spans.length)} of {number(spans.total)} spans so far …
+            {number(outline.rows.length)} of {number(outline.total)} spans so far …
           </Text>
         )}
         <Tabs.Panel value="conversation" pt="sm">
           {panel(() => (
-            <Conversation spans={spans.spans} />
+            <Conversation key={asked} rollout={id} attempt={asked} rows={outline.rows} />
           ))}
         </Tabs.Panel>
         <Tabs.Panel value="timeline" pt="sm">
           {panel(() => (
-            <Timeline spans={spans.spans} name={`${id}-${attemptID ?? ''}`} complete={!spans.loading} />
+            <Timeline key={asked} rollout={id} attempt={asked} rows={outline.rows} complete={!outline.loading} />
           ))}
         </Tabs.Panel>
         <Tabs.Panel value="tokens" pt="sm">
           {panel(() => (
-            <Tokens calls={tokensOf(spans.spans, explained)} advantage={advantage} explained={explained} />
+            <Tokens key={asked} rollout={id} attempt={asked} rows={outline.rows} advantage={advantage} explained={explained} />
           ))}
         </Tabs.Panel>
         <Tabs.Panel value="rewards" pt="sm">
           {panel(() => (
-            <Rewards spans={spans.spans} explained={explained} />
+            <Rewards rows={outline.rows} explained={explained} />
           ))}
         </Tabs.Panel>
         <Tabs.Panel value="training" pt="sm">
           {explanation.error ? <Failed error={explanation.error} /> : explanation.data ? <Training explanation={explanation.data} explained={explained} /> : <Loading what="what training makes of it" />}
         </Tabs.Panel>
         <Tabs.Panel value="raw" pt="sm">
-          <Raw rollout={rollout} attempt={attemptID} spans={spans.spans} />
+          <Raw rollout={rollout} attempt={attemptID} rows={outline.rows} />
         </Tabs.Panel>
       </Tabs>
     </Stack>
@@ -290,24 +301,32 @@ function Actions({ rollout }: { rollout: Rollout }) {
   );
 }
 
-function Conversation({ spans }: { spans: Span[] }) {
-  const turns = useMemo(() => conversation(spans), [spans]);
-  const [most, setMost] = useState(200);
+/** How many spans that speak are read at first, and how many more each time. */
+const saidFirst = 50;
+const saidMore = 300;
+
+function Conversation({ rollout, attempt, rows }: { rollout: string; attempt: string | undefined; rows: SpanRow[] }) {
+  const [most, setMost] = useState(saidFirst);
+  const speaking = useMemo(() => rows.filter(speaks), [rows]);
+  const whole = useWhole(rollout, attempt, useMemo(() => speaking.slice(0, most).map((r) => r.span_id), [speaking, most]));
+  const turns = useMemo(() => conversation(whole.spans), [whole.spans]);
+  if (whole.error) return <Failed error={whole.error} />;
   if (turns.length === 0) {
+    if (whole.isPending) return <Loading what="what was said" />;
     return (
       <Empty title="Nobody has said anything in this attempt">
-        No model call, message or reward was recorded{spans.length > 0 ? `; its ${number(spans.length)} spans are in the timeline` : ''}.
+        No model call, message or reward was recorded{rows.length > 0 ? `; its ${number(rows.length)} spans are in the timeline` : ''}.
       </Empty>
     );
   }
   return (
     <div>
-      {turns.slice(0, most).map((t) => (
+      {turns.map((t) => (
         <TurnShown key={t.key} turn={t} />
       ))}
-      {turns.length > most && (
-        <Button variant="default" onClick={() => setMost(most + 500)}>
-          Show more of the {number(turns.length)} turns
+      {speaking.length > most && (
+        <Button variant="default" loading={whole.isPending} onClick={() => setMost(most + saidMore)}>
+          Go on: {number(speaking.length - most)} more calls, messages and rewards
         </Button>
       )}
     </div>
@@ -412,247 +431,9 @@ function PartShown({ part }: { part: Part }) {
   return <Text c="dimmed">Image at {part.url} (not loaded: it is not on this server)</Text>;
 }
 
-function kindOf(s: Span): string {
-  if (s.status.status_code === 'ERROR') return 'error';
-  if (isCall(s)) return 'call';
-  if (rewardsOf(s).length > 0) return 'reward';
-  return 'span';
-}
-
-function Timeline({ spans, name, complete }: { spans: Span[]; name: string; complete: boolean }) {
-  const [text, setText] = useState('');
-  const [open, setOpen] = useState<string | null>(null);
-  const nodes = useMemo(() => {
-    const part = text.toLowerCase();
-    const all = tree(spans);
-    return part === '' ? all : all.filter((n) => n.span.name.toLowerCase().includes(part) || n.span.span_id.includes(part) || n.span.trace_id.includes(part));
-  }, [spans, text]);
-  const [from, to] = useMemo(() => {
-    let a = Infinity;
-    let b = -Infinity;
-    for (const s of spans) {
-      if (s.start_time !== null) a = Math.min(a, s.start_time);
-      b = Math.max(b, s.end_time ?? s.start_time ?? b);
-    }
-    return [a, Math.max(b, a + 1e-6)];
-  }, [spans]);
-  const box = useRef<HTMLDivElement>(null);
-  const virtual = useVirtualizer({ count: nodes.length, getScrollElement: () => box.current, estimateSize: () => 28, overscan: 20, getItemKey: (i) => nodes[i]!.span.span_id + nodes[i]!.span.attempt_id });
-  const place = (t: number | null) => (100 * ((t ?? from) - from)) / (to - from);
-  const chosen = nodes.find((n) => n.span.span_id === open)?.span;
-  if (spans.length === 0) return <Empty title="No span was recorded in this attempt" />;
-  return (
-    <Grid>
-      <Grid.Col span={{ base: 12, lg: chosen ? 7 : 12 }}>
-        <Group gap="xs" mb="xs" justify="space-between">
-          <input className="mantine-Input-input" aria-label="Find spans by name or id" placeholder="Find spans by name or id" value={text} onChange={(e) => setText(e.currentTarget.value)} style={{ padding: '4px 8px', flex: '1 1 180px', maxWidth: 320, border: '1px solid var(--mantine-color-default-border)', borderRadius: 4, background: 'none', color: 'inherit', font: 'inherit' }} />
-          <Text size="sm">
-            {number(nodes.length)} spans over {duration(to - from)}
-          </Text>
-          <Menu shadow="md" disabled={!complete}>
-            <Menu.Target>
-              <Button size="compact-sm" variant="default">
-                Save the tree
-              </Button>
-            </Menu.Target>
-            <Menu.Dropdown>
-              <Menu.Item onClick={() => save(`${name}.svg`, asSVG(spans), 'image/svg+xml')}>as a picture (SVG)</Menu.Item>
-              <Menu.Item onClick={() => save(`${name}.dot`, asDot(spans), 'text/vnd.graphviz')}>for Graphviz (DOT)</Menu.Item>
-            </Menu.Dropdown>
-          </Menu>
-        </Group>
-        <div ref={box} className="grid" style={{ height: 'min(65vh, 720px)' }} tabIndex={0} role="region" aria-label="Spans by time, scrolls">
-          <ul style={{ height: virtual.getTotalSize(), position: 'relative', margin: 0, padding: 0, listStyle: 'none' }}>
-            {virtual.getVirtualItems().map((v) => {
-              const { span, depth, orphan } = nodes[v.index]!;
-              return (
-                <li key={v.key} style={{ position: 'absolute', top: 0, left: 0, right: 0, transform: `translateY(${v.start}px)` }}>
-                  <button type="button" className="span-row" aria-expanded={open === span.span_id} onClick={() => setOpen(open === span.span_id ? null : span.span_id)}>
-                    <span className="one-line" style={{ paddingLeft: Math.min(depth, 12) * 14 }} title={span.name}>
-                      <span className="dim">{span.sequence_id}</span> {span.name}
-                      {orphan && <span title={`Its parent ${span.parent_id ?? ''} is not among these spans`}> ⚠</span>}
-                    </span>
-                    <span className="bar" aria-hidden>
-                      <i data-kind={kindOf(span)} style={{ left: `min(${place(span.start_time)}%, calc(100% - 3px))`, width: `${Math.max(0, place(span.end_time ?? span.start_time) - place(span.start_time))}%` }} />
-                      {span.events.slice(0, 20).map((e, i) => (
-                        <b key={i} title={e.name} style={{ left: `${place(e.timestamp)}%` }} />
-                      ))}
-                    </span>
-                    <span className="num">{duration((span.end_time ?? span.start_time ?? 0) - (span.start_time ?? 0))}</span>
-                  </button>
-                </li>
-              );
-            })}
-          </ul>
-        </div>
-      </Grid.Col>
-      {chosen && (
-        <Grid.Col span={{ base: 12, lg: 5 }}>
-          <SpanShown span={chosen} close={() => setOpen(null)} find={(id) => setOpen(id)} />
-        </Grid.Col>
-      )}
-    </Grid>
-  );
-}
-
-function SpanShown({ span, close, find }: { span: Span; close: () => void; find: (id: string) => void }) {
-  return (
-    <section aria-label={`Span ${span.name}`}>
-      <Group justify="space-between" mb="xs">
-        <Group gap="xs">
-          <Text fw={600}>{span.name}</Text>
-          <Status value={span.status.status_code} />
-        </Group>
-        <Button size="compact-sm" variant="default" onClick={close}>
-          Close
-        </Button>
-      </Group>
-      {span.status.description !== null && span.status.description !== '' && <Alert color="red">{span.status.description}</Alert>}
-      <Table>
-        <Table.Tbody>
-          <Table.Tr>
-            <Table.Th>Span</Table.Th>
-            <Table.Td>
-              <ID value={span.span_id} />
-            </Table.Td>
-          </Table.Tr>
-          {span.parent_id !== null && (
-            <Table.Tr>
-              <Table.Th>Parent</Table.Th>
-              <Table.Td>
-                <Button size="compact-xs" variant="default" onClick={() => find(span.parent_id!)}>
-                  {span.parent_id}
-                </Button>
-              </Table.Td>
-            </Table.Tr>
-          )}
-          <Table.Tr>
-            <Table.Th>Trace</Table.Th>
-            <Table.Td>
-              <ID value={span.trace_id} />
-            </Table.Td>
-          </Table.Tr>
-          <Table.Tr>
-            <Table.Th>Time</Table.Th>
-            <Table.Td>
-              {moment(span.start_time)}, {duration((span.end_time ?? span.start_time ?? 0) - (span.start_time ?? 0))}
-            </Table.Td>
-          </Table.Tr>
-          {span.links.map((l) => (
-            <Table.Tr key={l.context.span_id}>
-              <Table.Th>Link</Table.Th>
-              <Table.Td>
-                <Button size="compact-xs" variant="default" onClick={() => find(l.context.span_id)}>
-                  {l.context.span_id}
-                </Button>
-              </Table.Td>
-            </Table.Tr>
-          ))}
-        </Table.Tbody>
-      </Table>
-      {span.events.length > 0 && (
-        <>
-          <Text fw={600} mt="xs">
-            Events
-          </Text>
-          <Json value={span.events} label="Events" />
-        </>
-      )}
-      <Text fw={600} mt="xs">
-        Attributes
-      </Text>
-      <Json value={span.attributes} label="Attributes" />
-    </section>
-  );
-}
-
-function Tokens({ calls, advantage, explained }: { calls: CallTokens[]; advantage: number | null; explained: ExplainedAttempt | undefined }) {
-  const [by, setBy] = useState('logprob');
-  const [prompts, setPrompts] = useState('off');
-  const withTokens = calls.filter((c) => c.answer.length > 0);
-  if (withTokens.length === 0) {
-    return <Empty title="No token ids were recorded">{calls.length === 0 ? 'The attempt made no model call.' : 'Its calls came without ids, so that they cannot be trained on. The tab Training says why.'}</Empty>;
-  }
-  const legend = {
-    logprob: 'The warmer a token, the less the policy that wrote it expected it (log-probability 0 is plain, −4 and below full).',
-    mask: 'Green tokens are trained on; what is plain is context, what is red is left out.',
-    advantage: advantage === null ? 'There is no group to compare with, so there is no advantage to show.' : `Advantage of this rollout in its group: ${number(advantage)} (reward less the mean, by the standard deviation, as GRPO has it). Other methods weight it differently.`,
-  }[by];
-  return (
-    <Stack gap="sm">
-      <Group gap="sm">
-        <SegmentedControl
-          aria-label="Colour by"
-          size="xs"
-          value={by}
-          onChange={setBy}
-          data={[
-            { value: 'logprob', label: 'Log-probability' },
-            { value: 'mask', label: 'Mask' },
-            { value: 'advantage', label: 'Advantage' },
-          ]}
-        />
-        <SegmentedControl
-          aria-label="Prompt tokens"
-          size="xs"
-          value={prompts}
-          onChange={setPrompts}
-          data={[
-            { value: 'off', label: 'Answers' },
-            { value: 'on', label: 'Prompt ids too' },
-          ]}
-        />
-      </Group>
-      <Text size="sm" c="dimmed">
-        {legend}
-      </Text>
-      {withTokens.map((c, i) => {
-        const joined = i > 0 && c.row !== null && withTokens[i - 1]!.row === c.row;
-        const total = c.answer.reduce((a, t) => a + (t.logprob ?? 0), 0);
-        const mismatch = explained?.calls.find((x) => x.span_id === c.span.span_id)?.mismatch;
-        return (
-          <section key={c.span.span_id} aria-label={`Tokens of call ${c.span.sequence_id}`}>
-            <Group gap="xs" mb={2}>
-              <Text size="sm" fw={600}>
-                Call {c.span.sequence_id}
-              </Text>
-              <Text size="xs" c="dimmed">
-                {number(c.prompt.length)} prompt, {number(c.answer.length)} answer, mean log-probability {number(total / c.answer.length)}
-              </Text>
-              {c.row !== null && <Status value={joined ? `goes on in row ${c.row}` : `begins row ${c.row}`} />}
-              {!c.used && c.why !== '' && <Status value={`left out: ${words(c.why)}`} />}
-            </Group>
-            {mismatch && (
-              <Text size="xs" c="dimmed">
-                A row of its own: token {mismatch.position} is {mismatch.got} where call {mismatch.with_sequence_id} has {mismatch.want}.
-              </Text>
-            )}
-            <div className="tokens">
-              {prompts === 'on' && (
-                <span className="prompt" title="The ids of the prompt">
-                  {c.prompt.join(' ')} {'→ '}
-                </span>
-              )}
-              {c.answer.map((t, j) => (
-                <span
-                  key={j}
-                  title={`${t.id}${t.logprob === null ? '' : `, log-probability ${number(t.logprob)}, probability ${number(Math.exp(t.logprob))}`}`}
-                  style={{ background: by === 'logprob' ? logprobColour(t.logprob) : by === 'mask' ? (c.used ? 'rgba(30,150,80,.25)' : 'rgba(210,50,50,.2)') : c.used ? advantageColour(advantage) : undefined }}
-                >
-                  {t.text.replaceAll('\n', '⏎\n')}
-                </span>
-              ))}
-            </div>
-          </section>
-        );
-      })}
-    </Stack>
-  );
-}
-
-function Rewards({ spans, explained }: { spans: Span[]; explained: ExplainedAttempt | undefined }) {
-  const rows = useMemo(() => spans.filter((s) => rewardsOf(s).length > 0).flatMap((s) => rewardsOf(s).map(([name, value]) => ({ s, name, value }))), [spans]);
-  if (rows.length === 0) return <Empty title="This attempt has no reward">Without one it is not trained on. The agent returns a number, or emits a reward span.</Empty>;
+function Rewards({ rows, explained }: { rows: SpanRow[]; explained: ExplainedAttempt | undefined }) {
+  const rewards = useMemo(() => rows.flatMap((s) => (s.rewards ?? []).map((r) => ({ s, ...r }))), [rows]);
+  if (rewards.length === 0) return <Empty title="This attempt has no reward">Without one it is not trained on. The agent returns a number, or emits a reward span.</Empty>;
   return (
     <Table>
       <Table.Thead>
@@ -665,7 +446,7 @@ function Rewards({ spans, explained }: { spans: Span[]; explained: ExplainedAtte
         </Table.Tr>
       </Table.Thead>
       <Table.Tbody>
-        {rows.map(({ s, name, value }) => (
+        {rewards.map(({ s, name, value }) => (
           <Table.Tr key={`${s.span_id} ${name}`}>
             <Table.Td>{name}</Table.Td>
             <Table.Td className="num">{number(value)}</Table.Td>
@@ -685,6 +466,7 @@ function Rewards({ spans, explained }: { spans: Span[]; explained: ExplainedAtte
 function Training({ explanation, explained, brief }: { explanation: Explanation; explained: ExplainedAttempt | undefined; brief?: boolean }) {
   const s = explanation.sums;
   const used = s.rows > 0;
+  const [most, setMost] = useState(200);
   const reasons = [...Object.entries(s.attempt_reasons), ...Object.entries(s.reasons)];
   if (brief && (used || explanation.attempts.length === 0 || !['succeeded', 'failed', 'cancelled'].includes(explanation.status))) return null;
   return (
@@ -718,7 +500,7 @@ function Training({ explanation, explained, brief }: { explanation: Explanation;
               </Table.Tr>
             </Table.Thead>
             <Table.Tbody>
-              {explained.calls.map((c) => (
+              {explained.calls.slice(0, most).map((c) => (
                 <Table.Tr key={c.span_id}>
                   <Table.Td>{c.sequence_id}</Table.Td>
                   <Table.Td>
@@ -734,17 +516,22 @@ function Training({ explanation, explained, brief }: { explanation: Explanation;
               ))}
             </Table.Tbody>
           </Table>
+          {explained.calls.length > most && (
+            <Button variant="default" mt="xs" onClick={() => setMost(most + 1000)}>
+              Show more of the {number(explained.calls.length)} calls
+            </Button>
+          )}
         </div>
       )}
     </Stack>
   );
 }
 
-function Raw({ rollout, attempt, spans }: { rollout: Rollout; attempt: string | undefined; spans: Span[] }) {
+function Raw({ rollout, attempt, rows }: { rollout: Rollout; attempt: string | undefined; rows: SpanRow[] }) {
   const paths: [string, string][] = [[`v1/agl/rollouts/${encodeURIComponent(rollout.rollout_id)}`, 'the rollout']];
   if (attempt !== undefined) paths.push([spansPath(rollout.rollout_id, attempt), 'its spans'], [`v1/agl/rollouts/${encodeURIComponent(rollout.rollout_id)}/explain`, 'what training makes of it']);
-  const [all, setAll] = useState(false);
-  const some = all ? spans : spans.slice(0, 20);
+  const [most, setMost] = useState(20);
+  const whole = useWhole(rollout.rollout_id, attempt, useMemo(() => rows.slice(0, most).map((r) => r.span_id), [rows, most]));
   return (
     <Stack gap="sm">
       {paths.map(([path, what]) => (
@@ -756,10 +543,10 @@ function Raw({ rollout, attempt, spans }: { rollout: Rollout; attempt: string | 
         </Group>
       ))}
       <Json value={rollout} label="Rollout as JSON" />
-      <Json value={some} label="Spans as JSON" />
-      {some.length < spans.length && (
-        <Button variant="default" onClick={() => setAll(true)}>
-          Show all {number(spans.length)} spans
+      {whole.error ? <Failed error={whole.error} /> : <Json value={whole.spans} label="Spans as JSON" />}
+      {most < rows.length && (
+        <Button variant="default" loading={whole.isPending} onClick={() => setMost(most + 200)}>
+          Show more of the {number(rows.length)} spans
         </Button>
       )}
     </Stack>
