@@ -48,7 +48,8 @@ type report struct {
 type play struct {
 	Solved    float64 `json:"solved"`
 	Questions float64 `json:"questions"`
-	Truths    float64 `json:"truths"` // share of true answers
+	// Truths is the share of true answers; nil when nothing was asked.
+	Truths *float64 `json:"truths"`
 }
 
 // gameTwice is a game before and after the training.
@@ -189,30 +190,44 @@ func (e *experiment) conclude(figures lesson.Report, before, after []algorithm.O
 }
 
 // played are the means of what games were rewarded with. A game that failed says
-// nothing about the model.
+// nothing about the model, one without a question nothing about the answerer.
 func played(outcomes []algorithm.Outcome) (play, error) {
 	var sum play
-	n := 0.0
+	var truths, n, asked float64
 	for _, o := range outcomes {
 		if o.Reward == nil {
 			continue
 		}
-		n++
+		parts := map[string]float64{}
 		for _, d := range credit.Read(o.Rollout.RolloutID, "", o.Spans).Dimensions {
-			switch d.Name {
-			case solved:
-				sum.Solved += d.Value
-			case questions:
-				sum.Questions += d.Value
-			case answerer:
-				sum.Truths += d.Value
-			}
+			parts[d.Name] = d.Value
+		}
+		n++
+		sum.Solved += parts[solved]
+		sum.Questions += parts[questions]
+		if parts[questions] > 0 {
+			asked++
+			truths += parts[answerer]
 		}
 	}
 	if n == 0 {
 		return play{}, fmt.Errorf("none of %d games was rewarded: %s", len(outcomes), outcomes[0].Failure)
 	}
-	return play{sum.Solved / n, sum.Questions / n, sum.Truths / n}, nil
+	sum.Solved /= n
+	sum.Questions /= n
+	if asked > 0 {
+		truths /= asked
+		sum.Truths = &truths
+	}
+	return sum, nil
+}
+
+// percent shows a share, or that there is none.
+func percent(share *float64) string {
+	if share == nil {
+		return "–"
+	}
+	return fmt.Sprintf("%.1f", 100**share)
 }
 
 // said is what both agents said in a game.
@@ -233,7 +248,7 @@ func (r *report) print(out io.Writer) error {
 	fmt.Fprintf(out, "\n%-40s %8s %8s\n", fmt.Sprintf("one game about each of %d things", len(game.Tasks())), "before", "after")
 	fmt.Fprintf(out, "%-40s %7.1f%% %7.1f%%\n", "guessed", 100*r.Start.Solved, 100*r.End.Solved)
 	fmt.Fprintf(out, "%-40s %8.2f %8.2f\n", "questions a game", r.Start.Questions, r.End.Questions)
-	fmt.Fprintf(out, "%-40s %7.1f%% %7.1f%%\n", "true answers", 100*r.Start.Truths, 100*r.End.Truths)
+	fmt.Fprintf(out, "%-40s %7s%% %7s%%\n", "true answers", percent(r.Start.Truths), percent(r.End.Truths))
 	for _, g := range r.Games {
 		fmt.Fprintf(out, "\nthe %s\n", g.Thing)
 		for _, line := range []struct {

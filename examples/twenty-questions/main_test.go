@@ -137,18 +137,36 @@ func TestRewards(t *testing.T) {
 	want("guessed all the same", 1, 2, 1-2*questionCost, 0.5)
 }
 
-// The README shows what the report in figures says.
+// The README shows what the reports in figures say, and they say that rewards are
+// what the agents learned from.
 func TestFigures(t *testing.T) {
 	t.Parallel()
-	r := readReport(t, "seed", 1)
-	if r.End.Solved <= r.Start.Solved || r.End.Truths <= r.Start.Truths {
-		t.Errorf("%+v after %+v: nothing was learned", r.End, r.Start)
-	}
-	var out bytes.Buffer
-	if err := r.print(&out); err != nil {
+	readme, err := os.ReadFile("README.md")
+	if err != nil {
 		t.Fatal(err)
 	}
-	lessontest.ReadmeShows(t, strings.TrimPrefix(out.String(), "\n"))
+	for seed := int64(1); seed <= 3; seed++ {
+		trained, control := readReport(t, "seed", seed), readReport(t, "shuffled", seed)
+		if trained.ShuffleRewards || !control.ShuffleRewards || !cmp.Equal(trained.Start, control.Start) {
+			t.Errorf("seed %d: report and control do not belong together", seed)
+		}
+		if trained.End.Solved <= trained.Start.Solved || trained.End.Solved <= control.End.Solved {
+			t.Errorf("seed %d: %+v, control %+v: nothing was learned", seed, trained.End, control.End)
+		}
+		row := fmt.Sprintf("| %d | %.1f | %.1f | %.1f | %s | %s | %s |\n", seed,
+			100*trained.Start.Solved, 100*trained.End.Solved, 100*control.End.Solved,
+			percent(trained.Start.Truths), percent(trained.End.Truths), percent(control.End.Truths))
+		if !strings.Contains(string(readme), row) {
+			t.Errorf("the README lacks %q", row)
+		}
+		if seed == 1 {
+			var out bytes.Buffer
+			if err := trained.print(&out); err != nil {
+				t.Fatal(err)
+			}
+			lessontest.ReadmeShows(t, strings.TrimPrefix(out.String(), "\n"))
+		}
+	}
 }
 
 func readReport(t *testing.T, name string, seed int64) (r report) {

@@ -146,7 +146,7 @@ func panel(name string, lines []series) (*plot.Plot, error) {
 			}
 		}
 	}
-	p.Y.Min, p.Y.Max = 0, 1
+	p.Y.Min, p.Y.Max = min(0, p.Y.Min), 1 // rewards may be penalties
 	// The legend stands beside the lines.
 	last := p.X.Max
 	p.X.Max = last * 1.35
