@@ -59,8 +59,8 @@ calc: ## train the built-in model on the example, about a minute
 	$(GO) run ./examples/calc
 
 .PHONY: figures
-figures: ## train calc, grid, sql and twenty-questions for three seeds, with their controls, about half an hour
-	@for e in calc grid sql twenty-questions; do for s in 1 2 3; do \
+figures: ## train calc, grid, sql, twenty-questions and rag for three seeds, with their controls, about half an hour
+	@for e in calc grid sql twenty-questions rag; do for s in 1 2 3; do \
 	  $(GO) run ./examples/$$e --seed $$s --report examples/$$e/figures/seed-$$s.json && \
 	  $(GO) run ./examples/$$e --seed $$s --shuffle-rewards --report examples/$$e/figures/shuffled-$$s.json || exit 1; \
 	done; done
@@ -68,7 +68,7 @@ figures: ## train calc, grid, sql and twenty-questions for three seeds, with the
 .PHONY: curves
 curves: ## draw the learning curves of these from their figures
 	$(GO) -C tools/curves run . ../../examples/calc ../../examples/grid ../../examples/sql \
-	  ../../examples/twenty-questions
+	  ../../examples/twenty-questions ../../examples/rag
 
 .PHONY: ci
 ci: ## everything that CI runs, about half an hour on two cores
