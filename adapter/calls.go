@@ -95,7 +95,7 @@ func newCall(s *agl.Span, source string) Call {
 	c := Call{SpanID: s.SpanID, SequenceID: s.SequenceID}
 	c.ResponseID, _ = responseID(s)
 	c.FinishReason = finishReason(s)
-	for _, key := range [...]string{semconv.GenAIRequestModel, semconv.GenAIResponseModel, "llm.model_name"} {
+	for _, key := range [...]string{semconv.GenAIRequestModel, semconv.GenAIResponseModel, "llm.model_name", semconv.OperationInput + ".model"} {
 		if c.Model == "" {
 			c.Model, _ = s.Attributes.String(key)
 		}
@@ -112,6 +112,8 @@ func newCall(s *agl.Span, source string) Call {
 		asked, answered := proxyTokenIDs(s)
 		prompt, response = asked.narrowed(), answered.narrowed()
 		hasPrompt, hasResponse = len(prompt) > 0, len(response) > 0
+	case sourceWeave:
+		content = cmp.Or(content, string(group(s, semconv.OperationOutput+".choices.0.logprobs.content").orNull()))
 	case sourceOpenInference:
 		answer := answerOf(s)
 		c.ResponseID = answer.ID

@@ -5,13 +5,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 
 	agl "agentlightning"
+	"agentlightning/semconv"
 )
 
 // Conversations reads what was said in the model calls of an attempt, one entry
 // for each call, by sequence id, whoever recorded it: the proxy, an agent's own
-// tracer, OpenInference, or whatever keeps to OpenTelemetry's conventions for
+// tracer, OpenInference, Weave, or whatever keeps to OpenTelemetry's conventions for
 // generative models (OpenLLMetry, Logfire). A call that several of them recorded
 // counts once, and one whose messages were not recorded is left out. Unlike
 // [Messages], which is bound to what release 0.3 reads, it takes every spelling,
@@ -48,8 +50,13 @@ func Conversations(spans []agl.Span) ([]Conversation, error) {
 
 // said reads one call; nil when its messages are not there.
 func said(s *agl.Span, source string, children []*agl.Span) (*Conversation, error) {
-	if source == sourceOpenInference {
+	switch source {
+	case sourceOpenInference:
 		return openInference(s)
+	case sourceWeave:
+		if c, err := weave(s); c != nil || err != nil {
+			return c, err
+		}
 	}
 	asked, hasAsked := s.Attributes.String("gen_ai.input.messages")
 	answered, hasAnswered := s.Attributes.String("gen_ai.output.messages")
@@ -276,6 +283,60 @@ func openInferenceMessage(item *grouped) (*chatMessage, error) {
 		call := item.kid("tool_call")
 		function := call.kid("function")
 		m.ToolCalls = append(m.ToolCalls, toolCall{call.textOf("id"), "function", toolFunction{function.textOf("name"), function.textOf("arguments")}})
+	}
+	return m, nil
+}
+
+// weave reads the request and the answer that Weave keeps whole, spelt out
+// attribute by attribute; nil when there is no request. Nothing is spelt "null", and
+// empty objects and lists are lost.
+func weave(s *agl.Span) (*Conversation, error) {
+	messages := group(s, semconv.OperationInput+".messages")
+	if messages == nil {
+		return nil, nil // it may have been recorded in another way
+	}
+	if !messages.isList() {
+		return nil, fmt.Errorf("%s.messages is no list", semconv.OperationInput)
+	}
+	all := messages.items()
+	if answer := group(s, semconv.OperationOutput+".choices.0.message"); answer != nil {
+		all = append(slices.Clone(all), answer)
+	}
+	c := &Conversation{}
+	for i, item := range all {
+		m, err := weaveMessage(item)
+		if err == nil {
+			err = c.add(m)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("message %d: %w", i, err)
+		}
+	}
+	for _, tool := range group(s, semconv.OperationInput+".tools").items() {
+		c.Tools = append(c.Tools, tool.orNull())
+	}
+	return c, nil
+}
+
+func weaveMessage(item *grouped) (*chatMessage, error) {
+	m := &chatMessage{Role: item.textOf("role"), ToolCallID: item.textOf("tool_call_id")}
+	if m.Role == "" {
+		return nil, errors.New("it has no role")
+	}
+	for _, key := range [...]string{"reasoning_content", "reasoning"} {
+		if text := item.textOf(key); m.Reasoning == "" && text != "null" {
+			m.Reasoning = text
+		}
+	}
+	for _, call := range item.kid("tool_calls").items() {
+		function := call.kid("function")
+		m.ToolCalls = append(m.ToolCalls, toolCall{call.textOf("id"), "function", toolFunction{function.textOf("name"), function.textOf("arguments")}})
+	}
+	content := item.kid("content")
+	if text, ok := content.str(); ok && (text != "null" || m.ToolCalls == nil) {
+		m.Content = text
+	} else if content.isList() {
+		m.Content = json.RawMessage(content.orNull())
 	}
 	return m, nil
 }

@@ -110,7 +110,7 @@ func (a *rawAnswer) ids() (prompt, response []int64) {
 // finishReason returns why the answer ended, in the first of the ways that it is
 // recorded.
 func finishReason(s *agl.Span) string {
-	for _, key := range [...]string{semconv.CompletionKey(0, "finish_reason"), "llm.finish_reason"} {
+	for _, key := range [...]string{semconv.CompletionKey(0, "finish_reason"), "llm.finish_reason", semconv.OperationOutput + ".choices.0.finish_reason"} {
 		if reason, ok := s.Attributes.String(key); ok {
 			return reason
 		}

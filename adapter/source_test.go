@@ -44,12 +44,16 @@ func TestCallsOfOtherTracers(t *testing.T) {
 		source, by string
 		ids        bool // are there
 		finish     string
-		said       bool // messages are there
+		said       bool   // messages are there
+		at         [2]int // where the calls are among the spans
+		agent      string
 	}{
-		{"openinference", "OpenInference", true, "tool_calls", true},
-		{"otel-v2", "OpenTelemetry", false, "tool_calls", false},
-		{"openllmetry", "OpenLLMetry", false, "tool_call", true},
-		{"logfire", "Logfire", false, "tool_calls", true},
+		{"openinference", "OpenInference", true, "tool_calls", true, [2]int{0, 1}, ""},
+		{"otel-v2", "OpenTelemetry", false, "tool_calls", false, [2]int{0, 1}, ""},
+		{"openllmetry", "OpenLLMetry", false, "tool_call", true, [2]int{0, 1}, ""},
+		{"logfire", "Logfire", false, "tool_calls", true, [2]int{0, 1}, ""},
+		{"agentops", "tracer", false, "tool_calls", true, [2]int{1, 3}, "calculator"},
+		{"weave", "Weave", true, "tool_calls", true, [2]int{1, 3}, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.source, func(t *testing.T) {
@@ -63,9 +67,12 @@ func TestCallsOfOtherTracers(t *testing.T) {
 			}
 			for i, c := range e.Calls {
 				want := adapter.ExplainedCall{
-					SpanID: spans[i].SpanID, SequenceID: int64(i + 1), ResponseID: []string{"chatcmpl-2", "chatcmpl-4"}[i],
+					SpanID: spans[tt.at[i]].SpanID, SequenceID: int64(tt.at[i] + 1), Agent: tt.agent, ResponseID: []string{"chatcmpl-2", "chatcmpl-4"}[i],
 					Source: tt.by, Model: "policy", FinishReason: []string{tt.finish, "stop"}[i],
 					Reason: semconv.ProblemTokenIDsMissing, Detail: "recorded by " + tt.by + ", without token ids",
+				}
+				if tt.by == "tracer" {
+					want.Detail = "the span has no token ids"
 				}
 				if tt.ids {
 					want.PromptTokens, want.ResponseTokens = 6*(i+1), 2
@@ -105,6 +112,138 @@ func TestCallsOfOtherTracers(t *testing.T) {
 				t.Errorf("conversations (-want +got):\n%s", diff)
 			}
 		})
+	}
+}
+
+// What the tracer's adapter of release 0.3 makes of the same: a triplet for each call,
+// with the messages as they were recorded and the agent that made it.
+func TestTracerTripletsOfOtherTracers(t *testing.T) {
+	t.Parallel()
+	for source, tt := range map[string]struct {
+		prompt, response [2]string // ids
+		agent            string
+		asked, answered  string // messages of the second call
+	}{
+		"agentops": {
+			[2]string{"[]", "[]"},
+			[2]string{"[]", "[]"},
+			"calculator",
+			`[{"role":"system","content":"Use the tool."},{"role":"user","content":"6*7?"},` +
+				`{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","name":"multiply","arguments":"{\"a\": 6, \"b\": 7}"}]},` +
+				`{"role":"tool","content":"42","tool_call_id":"call_1"}]`,
+			`[{"finish_reason":"stop","role":"assistant","content":"It is 42."}]`,
+		},
+		"weave": {
+			[2]string{"[0,1,2,3,4,5]", "[0,1,2,3,4,5,6,7,8,9,10,11]"},
+			[2]string{"[102,103]", "[104,105]"},
+			"*",
+			`[{"role":"system","content":"Use the tool."},{"role":"user","content":"6*7?"},` +
+				`{"role":"assistant","content":"null","tool_calls":[{"id":"call_1","function":{"arguments":"{\"a\": 6, \"b\": 7}","name":"multiply"},"type":"function"}]},` +
+				`{"role":"tool","tool_call_id":"call_1","content":"42"}]`,
+			`[{"finish_reason":"stop","index":0,"message":{"content":"It is 42.","role":"assistant"},"token_ids":[104,105]}]`,
+		},
+	} {
+		t.Run(source, func(t *testing.T) {
+			t.Parallel()
+			triplets, err := adapter.TracerTriplets(recordedBy(t, source), adapter.TracerOptions{})
+			if err != nil || len(triplets) != 2 {
+				t.Fatalf("TracerTriplets: %d, %v, want 2", len(triplets), err)
+			}
+			for i, got := range triplets {
+				var prompt, response struct {
+					IDs json.RawMessage `json:"token_ids"`
+					Raw any             `json:"raw_content"`
+				}
+				var metadata struct {
+					ResponseID string `json:"response_id"`
+					Agent      string `json:"agent_name"`
+				}
+				for raw, into := range map[*json.RawMessage]any{&got.Prompt: &prompt, &got.Response: &response, &got.Metadata: &metadata} {
+					if err := json.Unmarshal(*raw, into); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if string(prompt.IDs) != tt.prompt[i] || string(response.IDs) != tt.response[i] {
+					t.Errorf("triplet %d has ids %s and %s", i, prompt.IDs, response.IDs)
+				}
+				if metadata.Agent != tt.agent || metadata.ResponseID != []string{"chatcmpl-2", "chatcmpl-4"}[i] {
+					t.Errorf("triplet %d is of %+v", i, metadata)
+				}
+				if i == 0 {
+					continue
+				}
+				for want, got := range map[string]any{tt.asked: prompt.Raw, tt.answered: response.Raw} {
+					var value any
+					if err := json.Unmarshal([]byte(want), &value); err != nil {
+						t.Fatal(err)
+					}
+					if diff := cmp.Diff(value, got); diff != "" {
+						t.Errorf("triplet %d (-want +got):\n%s", i, diff)
+					}
+				}
+			}
+		})
+	}
+}
+
+// Messages, which reads what release 0.3 reads, has the conversation of AgentOps.
+func TestMessagesOfAgentOps(t *testing.T) {
+	t.Parallel()
+	got, err := adapter.Messages(recordedBy(t, "agentops"))
+	if err != nil || len(got) != 2 {
+		t.Fatalf("Messages: %d, %v, want 2", len(got), err)
+	}
+	text, err := json.Marshal(got[1].Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := "[" + question + "," + strings.ReplaceAll(calling, `\"a\":6,\"b\":7`, `\"a\": 6, \"b\": 7`) + "," + answered + "]"
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+}
+
+// Weave spells out whole answers, log-probabilities too, and requests with pictures.
+func TestWholeAnswersOfWeave(t *testing.T) {
+	t.Parallel()
+	const in, out = semconv.OperationInput, semconv.OperationOutput
+	s := agl.Span{SpanID: "o", Name: "openai.chat.completions.create", Attributes: attrs(
+		in+".model", "m", in+".messages.0.role", "user",
+		in+".messages.0.content.0.type", "text", in+".messages.0.content.0.text", "null",
+		in+".messages.0.content.1.type", "image_url", in+".messages.0.content.1.image_url.url", "x.png",
+		out+".id", "r", out+".prompt_token_ids", []int64{1}, out+".choices.0.token_ids", []int64{2, 3}, out+".choices.0.finish_reason", "length",
+		out+".choices.0.message.role", "assistant", out+".choices.0.message.content", "null", out+".choices.0.message.reasoning_content", "hm",
+		out+".choices.0.logprobs.content.0.logprob", -0.5, out+".choices.0.logprobs.content.1.logprob", int64(-1),
+	)}
+	calls, err := adapter.Calls([]agl.Span{s})
+	if err != nil || len(calls) != 1 {
+		t.Fatalf("Calls = %v, %v", calls, err)
+	}
+	c := calls[0]
+	if !cmp.Equal(c.Logprobs, []float32{-0.5, -1}) || c.Model != "m" || c.FinishReason != "length" || c.ResponseID != "r" || !c.Usable() {
+		t.Errorf("call is %+v", c)
+	}
+	conversations, err := adapter.Conversations([]agl.Span{s})
+	if err != nil || len(conversations) != 1 {
+		t.Fatalf("Conversations = %v, %v", conversations, err)
+	}
+	text, err := json.Marshal(conversations[0].Messages)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := `[{"content":[{"type":"text","text":"null"},{"type":"image_url","image_url":{"url":"x.png"}}],"role":"user"},` +
+		`{"content":"null","role":"assistant","reasoning_content":"hm"}]`
+	if diff := cmp.Diff(want, string(text)); diff != "" {
+		t.Errorf("messages (-want +got):\n%s", diff)
+	}
+	for name, attributes := range map[string]agl.Attributes{
+		"no list": attrs(in+".messages.role", "user"),
+		"no role": attrs(in+".messages.0.content", "x"),
+	} {
+		s.Attributes = attributes
+		if got, err := adapter.Conversations([]agl.Span{s}); err == nil || !strings.Contains(err.Error(), "span o: ") {
+			t.Errorf("%s: %v, %v", name, got, err)
+		}
 	}
 }
 

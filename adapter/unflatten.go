@@ -13,7 +13,8 @@ import (
 // node is a value that attributes with dotted keys spell together: a leaf, or
 // an object whose members are in order of appearance.
 type node struct {
-	leaf any // not nil for a leaf
+	leaf any  // not nil for a leaf
+	null bool // a leaf all the same
 	keys []string
 	kids map[string]*node
 }
@@ -74,11 +75,11 @@ func unflatten(attrs agl.Attributes, prefix string) (*node, error) {
 		for {
 			key, more, found := strings.Cut(rest, ".")
 			if !found {
-				at.put(key, &node{leaf: a.Value})
+				at.put(key, &node{leaf: a.Value, null: a.Value == nil})
 				break
 			}
 			next := at.kids[key]
-			if next == nil || next.leaf != nil {
+			if next == nil || next.leaf != nil || next.null {
 				next = &node{}
 				at.put(key, next)
 			}
@@ -117,7 +118,7 @@ func index(key string) (int, bool) {
 // appendJSON appends the value, null for nil.
 func (n *node) appendJSON(dst []byte) []byte {
 	switch {
-	case n == nil:
+	case n == nil, n.null:
 		return append(dst, "null"...)
 	case n.leaf != nil:
 		return appendValue(dst, n.leaf)

