@@ -11,10 +11,7 @@ import (
 	"io"
 	"log/slog"
 	"math/rand/v2"
-	"net"
-	"net/http"
 	"os"
-	"time"
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
@@ -199,23 +196,12 @@ func newReviser(seed int64) *reviser {
 // search runs an algorithm on the agent, with the scripted assistant behind the
 // proxy of a server of this process, and returns how many rollouts it took.
 func search(ctx context.Context, a algorithm.Algorithm, seed int64) (rollouts int, err error) {
-	var lc net.ListenConfig
-	listener, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
+	model, err := (&lesson.Script{Name: scriptedModel, Answer: answer}).Serve(ctx)
 	if err != nil {
-		return 0, fmt.Errorf("serve the assistant: %w", err)
+		return 0, err
 	}
-	model := &http.Server{Handler: assistant{}, ReadHeaderTimeout: 10 * time.Second}
-	served := make(chan error, 1)
-	go func() { served <- model.Serve(listener) }()
-	defer func() {
-		closed := model.Close()
-		if stopped := <-served; !errors.Is(stopped, http.ErrServerClosed) {
-			closed = errors.Join(closed, stopped)
-		}
-		err = errors.Join(err, closed)
-	}()
-	models := []agl.Model{{Name: scriptedModel, Endpoint: "http://" + listener.Addr().String() + "/v1"}}
-	site, err := lesson.OpenSite(ctx, 0, memory.New(), models, slog.New(slog.DiscardHandler))
+	defer func() { err = errors.Join(err, model.Close()) }()
+	site, err := lesson.OpenSite(ctx, 0, memory.New(), []agl.Model{model.Model}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"agentlightning/examples/internal/lesson"
 	"agentlightning/examples/internal/lessontest"
 )
 
@@ -86,7 +87,7 @@ func TestRulesAreEnough(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var in chat
+		var in lesson.Chat
 		raw, err := json.Marshal(map[string]any{"messages": []map[string]string{
 			{"role": "system", "content": told}, {"role": "user", "content": w.String()}, {"role": "tool", "content": free},
 		}})
@@ -96,9 +97,12 @@ func TestRulesAreEnough(t *testing.T) {
 		if err := json.Unmarshal(raw, &in); err != nil {
 			t.Fatal(err)
 		}
-		said, _ := answer(in)["content"].(string)
-		if v := grade(w, said); v.reward < 1-1e-9 {
-			t.Errorf("%s %q is worth %v: %q", w, said, v.reward, v.notes)
+		said, err := answer(in)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if v := grade(w, said.Text); v.reward < 1-1e-9 {
+			t.Errorf("%s %q is worth %v: %q", w, said.Text, v.reward, v.notes)
 		}
 	}
 }

@@ -5,13 +5,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
-	"net/http"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 
 	"agentlightning/algorithm/prompt"
+	"agentlightning/examples/internal/lesson"
 )
 
 // rule is something that the scripted models understand: the assistant follows it
@@ -31,71 +31,34 @@ var rules = []rule{
 	{"give the name alone.", reply, "Answer with the name of the room alone."},
 }
 
-// assistant is a model of a script behind OpenAI's API: it books rooms as well as
-// its prompts tell it to, and no better.
-type assistant struct{}
-
-// chat is the part of a request that the assistant reads.
-type chat struct {
-	Messages []struct {
-		Role    string `json:"role"`
-		Content string `json:"content"`
-	} `json:"messages"`
-}
-
-func (assistant) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	var in chat
-	if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, 1<<20)).Decode(&in); err != nil {
-		http.Error(w, `{"error":{"message":"the body is not a chat","type":"invalid_request_error"}}`, http.StatusBadRequest)
-		return
-	}
-	message := answer(in)
-	finish := "stop"
-	if message["tool_calls"] != nil {
-		finish = "tool_calls"
-	}
-	w.Header().Set("Content-Type", "application/json")
-	// A client that has gone away needs no answer.
-	_ = json.NewEncoder(w).Encode(map[string]any{
-		"id": "chatcmpl-scripted", "object": "chat.completion", "created": 0, "model": scriptedModel,
-		"choices": []any{map[string]any{"index": 0, "message": message, "finish_reason": finish}},
-		"usage":   map[string]any{"prompt_tokens": 0, "completion_tokens": 0, "total_tokens": 0},
-	})
-}
-
 var numbers = regexp.MustCompile(`\d+`)
 
-// answer is what the assistant says next.
-func answer(in chat) map[string]any {
-	told, asked, found := "", "", ""
-	for _, m := range in.Messages {
-		switch m.Role {
-		case "system":
-			told += m.Content
+// answer is what the assistant says next: it books rooms as well as its prompts
+// tell it to, and no better.
+func answer(in lesson.Chat) (lesson.Said, error) {
+	told, asked, found := in.System(), "", ""
+	for i := range in.Messages {
+		switch m := &in.Messages[i]; m.Role {
 		case "user":
-			asked = m.Content
+			asked = m.Text()
 		case "tool":
-			found = m.Content
+			found = m.Text()
 		}
 	}
 	follows := func(i int) bool { return strings.Contains(told, rules[i].says) }
 	figures := numbers.FindAllString(asked, -1)
 	if len(figures) != 2 {
-		return map[string]any{"role": "assistant", "content": "Sorry?"}
+		return lesson.Said{Text: "Sorry?"}, nil
 	}
 	people, _ := strconv.Atoi(figures[0]) // digits
 	if follows(0) && found == "" {
-		call := map[string]any{
-			"id": "call_1", "type": "function",
-			"function": map[string]any{"name": lookUp, "arguments": `{"hour":` + figures[1] + `}`},
-		}
-		return map[string]any{"role": "assistant", "content": nil, "tool_calls": []any{call}}
+		return lesson.Said{Tool: lookUp, Arguments: []lesson.Argument{{Name: "hour", Value: json.Number(figures[1])}}}, nil
 	}
 	var rooms []room
 	if found == "" {
 		rooms = slices.Clone(office) // as it remembers them: it does not know who has booked
 	} else if json.Unmarshal([]byte(found), &rooms) != nil {
-		return map[string]any{"role": "assistant", "content": "Sorry?"}
+		return lesson.Said{Text: "Sorry?"}, nil
 	}
 	rooms = slices.DeleteFunc(rooms, func(r room) bool {
 		return follows(1) && r.Seats < people ||
@@ -114,7 +77,7 @@ func answer(in chat) map[string]any {
 	if !follows(5) {
 		name = "I would suggest " + name + "."
 	}
-	return map[string]any{"role": "assistant", "content": name}
+	return lesson.Said{Text: name}, nil
 }
 
 // reviser is a model of a script that rewrites prompts. It adds the rule that the

@@ -94,8 +94,11 @@ type Said struct {
 	Arguments []Argument
 }
 
-// Argument is one argument of a tool, which is a text.
-type Argument struct{ Name, Value string }
+// Argument is one argument of a tool. The value is a text or a number.
+type Argument struct {
+	Name  string
+	Value any
+}
 
 // Script is a model that follows a script, behind OpenAI's API. Its tokens are the
 // bytes of what is said, and some more for what stands between.
@@ -139,12 +142,12 @@ func (s Said) call(number int) ([]ChatTool, error) {
 	return []ChatTool{call}, nil
 }
 
-// spelled is a text as JSON, without the care that Go takes of HTML.
-func spelled(text string) (string, error) {
+// spelled is a value as JSON, without the care that Go takes of HTML.
+func spelled(value any) (string, error) {
 	var out bytes.Buffer
 	encoder := json.NewEncoder(&out)
 	encoder.SetEscapeHTML(false)
-	err := encoder.Encode(text)
+	err := encoder.Encode(value)
 	return strings.TrimSuffix(out.String(), "\n"), err
 }
 
