@@ -198,7 +198,7 @@ func TestQuestionsCanBeAnswered(t *testing.T) {
 	t.Parallel()
 	sum, n := 0.0, 0
 	for _, task := range tasks(rand.New(rand.NewPCG(7, 7)), 50) {
-		file, err := task.Chart.Draw(8)
+		file, err := task.Chart.Draw(5)
 		if err != nil {
 			t.Fatal(err)
 		}

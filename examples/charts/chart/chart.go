@@ -47,13 +47,23 @@ const (
 	maxLabels = 6
 )
 
-// Palette of the pictures.
+// The colours of the pictures.
 var (
 	White = color.RGBA{0xff, 0xff, 0xff, 0xff}
 	Black = color.RGBA{0, 0, 0, 0xff}
 	Grey  = color.RGBA{0xc8, 0xc8, 0xc8, 0xff}
 	Blue  = color.RGBA{0x1f, 0x5f, 0xbf, 0xff} // bars and points
 	Pale  = color.RGBA{0x9f, 0xc4, 0xf0, 0xff} // what joins the points
+)
+
+var palette = color.Palette{White, Black, Grey, Blue, Pale}
+
+// The places of the colours in the palette. A new picture is white.
+const (
+	black = 1 + iota
+	grey
+	blue
+	pale
 )
 
 // Check returns an error when the chart cannot be drawn.
@@ -93,13 +103,12 @@ func (c *Chart) Draw(scale int) ([]byte, error) {
 	if scale < 1 || scale > 16 {
 		return nil, fmt.Errorf("scale %d: must be 1 to 16", scale)
 	}
-	p := &picture{image.NewRGBA(image.Rect(0, 0, Width*scale, Height*scale)), scale}
-	p.fill(p.Bounds(), White)
+	p := &picture{image.NewPaletted(image.Rect(0, 0, Width*scale, Height*scale), palette), scale}
 	axis := bottom * scale
 	for i := range Steps + 1 {
 		row := axis - i*perStep*scale
 		if i > 0 {
-			p.fill(image.Rect(left*scale, row, Width*scale, row+1), Grey)
+			p.fill(image.Rect(left*scale, row, Width*scale, row+1), grey)
 		}
 		number := strconv.Itoa(c.Base + i*c.Step)
 		p.write(number, (left-2)*scale-p.long(number), row-GlyphHeight/2*scale)
@@ -108,10 +117,10 @@ func (c *Chart) Draw(scale int) ([]byte, error) {
 	for i, label := range c.Labels {
 		p.write(label, p.middle(i)-p.long(label)/2, (bottom+3)*scale)
 	}
-	p.fill(image.Rect(left*scale, 0, left*scale+1, axis+1), Black)
-	p.fill(image.Rect(left*scale, axis, Width*scale, axis+1), Black)
+	p.fill(image.Rect(left*scale, 0, left*scale+1, axis+1), black)
+	p.fill(image.Rect(left*scale, axis, Width*scale, axis+1), black)
 	var out bytes.Buffer
-	err := png.Encode(&out, p)
+	err := png.Encode(&out, p.Paletted)
 	return out.Bytes(), err
 }
 
@@ -125,21 +134,21 @@ func (c *Chart) values(p *picture, axis int) {
 	for i, at := range points {
 		if c.Kind == Bars {
 			half := barWidth * p.scale / 2
-			p.fill(image.Rect(at.X-half, at.Y, at.X+half, axis), Blue)
+			p.fill(image.Rect(at.X-half, at.Y, at.X+half, axis), blue)
 		} else if i > 0 {
 			p.join(points[i-1], at)
 		}
 	}
 	if c.Kind == Line {
 		for _, at := range points {
-			p.fill(image.Rect(at.X-p.scale, at.Y-p.scale, at.X+p.scale+1, at.Y+p.scale+1), Blue)
+			p.fill(image.Rect(at.X-p.scale, at.Y-p.scale, at.X+p.scale+1, at.Y+p.scale+1), blue)
 		}
 	}
 }
 
 // picture is what is drawn on.
 type picture struct {
-	*image.RGBA
+	*image.Paletted
 
 	scale int
 }
@@ -147,11 +156,12 @@ type picture struct {
 // middle is the column of a value.
 func (p *picture) middle(i int) int { return (left + 2 + slot*i + slot/2) * p.scale }
 
-func (p *picture) fill(r image.Rectangle, c color.RGBA) {
-	r = r.Intersect(p.Bounds())
+func (p *picture) fill(r image.Rectangle, colour uint8) {
+	r = r.Intersect(p.Rect)
 	for y := r.Min.Y; y < r.Max.Y; y++ {
-		for x := r.Min.X; x < r.Max.X; x++ {
-			p.SetRGBA(x, y, c)
+		row := p.Pix[p.PixOffset(r.Min.X, y):]
+		for x := range r.Dx() {
+			row[x] = colour
 		}
 	}
 }
@@ -159,7 +169,7 @@ func (p *picture) fill(r image.Rectangle, c color.RGBA) {
 func (p *picture) join(a, b image.Point) {
 	for x := a.X; x <= b.X; x++ {
 		y := a.Y + (b.Y-a.Y)*(x-a.X)/(b.X-a.X)
-		p.SetRGBA(x, y, Pale)
+		p.SetColorIndex(x, y, pale)
 	}
 }
 
@@ -171,10 +181,10 @@ func (p *picture) write(text string, x, y int) {
 	for _, r := range strings.ToUpper(text) {
 		rows, _ := Glyph(r)
 		for j, row := range rows {
-			for i, black := range row {
-				if black {
+			for i, set := range row {
+				if set {
 					at := image.Pt(x+i*p.scale, y+j*p.scale)
-					p.fill(image.Rectangle{at, at.Add(image.Pt(p.scale, p.scale))}, Black)
+					p.fill(image.Rectangle{at, at.Add(image.Pt(p.scale, p.scale))}, black)
 				}
 			}
 		}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"image"
 	"image/color"
-	"image/draw"
 	"image/png"
 	"math"
 	"slices"
@@ -93,15 +92,38 @@ const (
 	blue
 )
 
-var inks = map[color.RGBA]ink{chart.Black: black, chart.Grey: grey, chart.Blue: blue}
+// inkOf is a colour of the palette, or another one, such as white.
+func inkOf(c color.Color) ink {
+	switch color.RGBAModel.Convert(c) {
+	case chart.Black:
+		return black
+	case chart.Grey:
+		return grey
+	case chart.Blue:
+		return blue
+	}
+	return other
+}
 
 func look(img image.Image) *sight {
-	all := image.Rect(0, 0, img.Bounds().Dx(), img.Bounds().Dy())
-	plain := image.NewRGBA(all)
-	draw.Draw(plain, all, img, img.Bounds().Min, draw.Src)
-	s := &sight{all: all, pixels: make([]ink, all.Dx()*all.Dy())}
-	for i := range s.pixels {
-		s.pixels[i] = inks[color.RGBA{plain.Pix[4*i], plain.Pix[4*i+1], plain.Pix[4*i+2], plain.Pix[4*i+3]}]
+	from := img.Bounds()
+	s := &sight{all: image.Rect(0, 0, from.Dx(), from.Dy()), pixels: make([]ink, from.Dx()*from.Dy())}
+	if p, ok := img.(*image.Paletted); ok { // what charts are
+		inks := make([]ink, len(p.Palette))
+		for i, c := range p.Palette {
+			inks[i] = inkOf(c)
+		}
+		for y := range from.Dy() {
+			for x, at := range p.Pix[y*p.Stride : y*p.Stride+from.Dx()] {
+				s.pixels[y*from.Dx()+x] = inks[at]
+			}
+		}
+		return s
+	}
+	for y := range from.Dy() {
+		for x := range from.Dx() {
+			s.pixels[y*from.Dx()+x] = inkOf(img.At(from.Min.X+x, from.Min.Y+y))
+		}
 	}
 	return s
 }
@@ -110,12 +132,12 @@ func (s *sight) is(x, y int, c ink) bool {
 	return image.Pt(x, y).In(s.all) && s.pixels[y*s.all.Max.X+x] == c
 }
 
-// count counts the pixels of a colour in a rectangle.
+// count counts the pixels of an ink in a rectangle.
 func (s *sight) count(r image.Rectangle, c ink) int {
 	n := 0
 	for y := r.Min.Y; y < r.Max.Y; y++ {
-		for x := r.Min.X; x < r.Max.X; x++ {
-			if s.is(x, y, c) {
+		for _, p := range s.pixels[y*s.all.Max.X+r.Min.X : y*s.all.Max.X+r.Max.X] {
+			if p == c {
 				n++
 			}
 		}
@@ -130,22 +152,18 @@ func (s *sight) column(x, from, to int) image.Rectangle {
 
 // findAxes finds the row and the column with the most black.
 func (s *sight) findAxes() error {
-	best := 0
-	for y := s.all.Min.Y; y < s.all.Max.Y; y++ {
-		if n := s.count(s.row(y, s.all.Min.X, s.all.Max.X), black); n > best {
-			best, s.corner.Y = n, y
+	rows, columns := make([]int, s.all.Dy()), make([]int, s.all.Dx())
+	for i, p := range s.pixels {
+		if p == black {
+			rows[i/s.all.Dx()]++
+			columns[i%s.all.Dx()]++
 		}
 	}
-	wide := best
-	best = 0
-	for x := s.all.Min.X; x < s.all.Max.X; x++ {
-		if n := s.count(s.column(x, s.all.Min.Y, s.all.Max.Y), black); n > best {
-			best, s.corner.X = n, x
-		}
-	}
-	if wide < s.all.Dx()/2 || best < s.all.Dy()/2 {
+	wide, high := slices.Max(rows), slices.Max(columns)
+	if wide < s.all.Dx()/2 || high < s.all.Dy()/2 {
 		return errors.New("there are no axes in the picture")
 	}
+	s.corner = image.Pt(slices.Index(columns, high), slices.Index(rows, wide))
 	return nil
 }
 
