@@ -14,6 +14,8 @@ type SpanOutline struct {
 	Kind               SpanKind
 	// PromptTokens and AnswerTokens of a model call, as far as it says; else 0.
 	PromptTokens, AnswerTokens int64
+	// RewardSet is that of the rewards; empty for those that the agent gave.
+	RewardSet string
 	// Rewards that the span carries, the one that counts first.
 	Rewards []agl.RewardDimension
 	Events  []EventMark // the first [OutlineEvents]

@@ -31,7 +31,10 @@ func (h *handler) capabilities(*call) answer {
 	can := map[string]any{
 		"browse": h.config.Browser != nil, "events": h.config.Feed != nil, "delete": h.config.Delete != nil,
 		"sorts": store.BrowseSorts(), "browse_limit": store.BrowseLimit, "browse_spans_limit": store.BrowseSpansLimit,
-		"version": h.config.Version,
+		"version": h.config.Version, "rescore": []string{},
+	}
+	if h.config.Rescorer != nil {
+		can["rescore"] = h.config.Rescorer.Kinds()
 	}
 	return encoded(http.StatusOK, can)
 }
@@ -214,6 +217,9 @@ func appendOutline(s *store.SpanOutline, dst []byte) []byte {
 	}
 	if s.AnswerTokens != 0 {
 		dst = appendCount(dst, "answer_tokens", s.AnswerTokens)
+	}
+	if s.RewardSet != "" {
+		dst = jsonx.AppendString(append(dst, `,"reward_set":`...), s.RewardSet)
 	}
 	if len(s.Rewards) > 0 {
 		dst = appendItems(append(dst, `,"rewards":`...), s.Rewards, func(d *agl.RewardDimension, dst []byte) []byte {

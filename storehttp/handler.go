@@ -43,6 +43,8 @@ type Config struct {
 	Feed    store.Feed
 	Queue   func(context.Context) (length int, seconds float64, err error)
 	Delete  func(ctx context.Context, rolloutID string) error
+	// Rescorer scores rollouts again; nil means that the server cannot.
+	Rescorer Rescorer
 	// Version is that of the server, as its capabilities say it.
 	Version string
 }

@@ -34,6 +34,10 @@ func routes() []route {
 		{method: get, pattern: "browse/spans/whole", serve: (*handler).spansByID},
 		{method: del, pattern: "browse/rollouts/{rollout_id}", serve: (*handler).deleteRollout},
 
+		{method: get, pattern: "rescores", serve: (*handler).listRescores},
+		{method: post, pattern: "rescores", serve: (*handler).startRescore},
+		{method: del, pattern: "rescores/{rescore_id}", serve: (*handler).stopRescore},
+
 		{method: post, pattern: "queues/rollouts/enqueue", serve: (*handler).enqueue},
 		{method: post, pattern: "queues/rollouts/dequeue", serve: (*handler).dequeue},
 		{method: post, pattern: "queues/rollouts/release", serve: (*handler).release},

@@ -404,6 +404,13 @@ var rules = []rule{
 	{"internal/doctor", "what is wrong with an installation, and how to mend it", reasons{
 		root: words,
 	}},
+	{"internal/rescoring", "stored rollouts scored again on a server, in the background", reasons{
+		root:           words,
+		"rescore":      "does the work",
+		"rescore/expr": "what scores",
+		"store":        contract,
+		"storehttp":    "what is asked for and told",
+	}},
 	{"internal/daemon", "the assembled server", reasons{
 		root:                                  words,
 		"adapter":                             "describes the words of its explanations",
@@ -413,6 +420,7 @@ var rules = []rule{
 		"internal/access":                     "guards every protocol",
 		"internal/jsonx":                      "refusals that are JSON",
 		"internal/logs":                       "lines name their request",
+		"internal/rescoring":                  "scores stored rollouts again",
 		"internal/openapi":                    "describes what it serves",
 		"llm/openai":                          "refuses model calls in the words of their clients",
 		"llmproxy":                            assembly,

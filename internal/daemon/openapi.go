@@ -129,7 +129,7 @@ func schemas() map[string]openapi.Schema {
 		"MismatchPlace":     openapi.Enum(adapter.InPrompt, adapter.InAnswer, adapter.InContext, adapter.AtEnd, adapter.InImages),
 		"ExplanationSums": openapi.Object("rollouts:integer rollouts_used:integer rollouts_without_calls:integer attempts:integer calls:integer " +
 			"calls_used:integer rows:integer tokens:integer mismatches:integer reasons:object attempt_reasons:object"),
-		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string"),
+		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string rescore:[]string"),
 		"Overview":      openapi.Object("time:number rollouts:object queue:OverviewQueue"),
 		"OverviewQueue": openapi.Object("length:integer waiting_seconds:number"),
 		"BrowseMode":    openapi.Enum("train", "val", "test", "none"),
@@ -137,7 +137,11 @@ func schemas() map[string]openapi.Schema {
 		"Browsed":       openapi.Object(rollout + " attempt=:Attempt digest:Digest"),
 		"OutlinePage":   openapi.Object("items:[]SpanOutline limit:integer offset:integer total:integer"),
 		"SpanOutline": openapi.Object("sequence_id:integer span_id:string trace_id:string parent_id=:string name:string start_time:number? end_time:number? status:StatusCode " +
-			"kind:SpanKind prompt_tokens=:integer answer_tokens=:integer rewards=:[]RewardDimension events=:[]EventMark"),
+			"kind:SpanKind prompt_tokens=:integer answer_tokens=:integer reward_set=:string rewards=:[]RewardDimension events=:[]EventMark"),
+		"RescoreRequest": openapi.Object("set:string expression:string rollout_ids:[]string base=:string unsuccessful=:boolean"),
+		"RescoreStatus":  openapi.Enum(storehttp.RescoreRunning, storehttp.RescoreSucceeded, storehttp.RescoreFailed, storehttp.RescoreStopped),
+		"Rescoring": openapi.Object("rescore_id:string set:string scorer:string status:RescoreStatus done:integer of:integer scored:integer already:integer failed:integer " +
+			"skipped:object last_failure:string error:string mean_new:number? mean_old:number? start_time:number end_time:number?"),
 		"SpanKind":            openapi.Enum(store.SpanKinds()...),
 		"RewardDimension":     openapi.Object("name:string value:number"),
 		"EventMark":           openapi.Object("name:string timestamp:number?"),

@@ -16,6 +16,7 @@ import (
 	"agentlightning/dashboard"
 	"agentlightning/gateway"
 	"agentlightning/internal/access"
+	"agentlightning/internal/rescoring"
 	"agentlightning/llmproxy"
 	"agentlightning/otlp"
 	"agentlightning/store"
@@ -60,18 +61,21 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 			return state.Length, state.Waiting.Seconds(), err
 		}
 	}
+	rescores := rescoring.New(rescoring.Config{Store: shared, Logger: c.Log("store")})
+	release := func() error { return errors.Join(rescores.Close(), proxy.Close()) }
+	looked.Rescorer = rescores
 	api := storehttp.NewHandler(access.Scoped(shared), looked)
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
 	traces := otlp.NewHandler(kept, exports)
 	controlled, err := gateway.NewHandler(gateway.Config{Store: kept, Proxy: proxy, Calls: *c.Calls, Logger: c.Log("gateway")})
 	if err != nil {
-		return nil, errors.Join(err, proxy.Close())
+		return nil, errors.Join(err, release())
 	}
 	metrics := promhttp.HandlerFor(registry, promhttp.HandlerOpts{})
 	pages := dashboard.Handler()
 	described, err := document()
 	if err != nil {
-		return nil, errors.Join(fmt.Errorf("description of the interface: %w", err), proxy.Close())
+		return nil, errors.Join(fmt.Errorf("description of the interface: %w", err), release())
 	}
 
 	inner := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -99,7 +103,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 		handler:  observe(outer, c.Metrics, namer(), c.pace, c.Log("http")),
 		traces:   otlp.NewReceiver(kept, exports),
 		store:    shared,
-		release:  proxy.Close,
+		release:  release,
 	}, nil
 }
 

@@ -122,7 +122,7 @@ func outlineOf(span store.SpanJSON) (store.SpanOutline, error) {
 	if err = cmp.Or(err, wrong); err != nil {
 		return o, fmt.Errorf("stored span: %w", err)
 	}
-	if bytes.Contains(span, rewardMark) || o.Name == semconv.SpanAnnotation || bytes.Contains(span, agentOpsMark) {
+	if bytes.Contains(span, rewardMark) || o.Name == semconv.SpanRescore || o.Name == semconv.SpanAnnotation || bytes.Contains(span, agentOpsMark) {
 		outlineRewards(&o, span)
 	}
 	o.Kind = kindOf(&o)
@@ -195,10 +195,15 @@ func outlineRewards(o *store.SpanOutline, span store.SpanJSON) {
 	if err != nil {
 		return
 	}
+	set, named := agl.RewardSetOf(&s)
+	if named { // read as if its rewards were the agent's
+		s = agl.SpanInRewardSet(&s, set)
+	}
 	value, err := agl.RewardValue(&s)
 	if err != nil || value == nil {
 		return
 	}
+	o.RewardSet = set
 	if o.Rewards, _ = agl.Rewards(&s); len(o.Rewards) == 0 {
 		o.Rewards = []agl.RewardDimension{{Name: "primary", Value: *value}}
 	}

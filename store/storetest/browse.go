@@ -115,10 +115,15 @@ func (f *fixture) outlined() (agl.Attempt, []agl.Span) {
 			{Key: semconv.RewardValue(1), Value: 1.0},
 		}),
 	}
+	spans = append(spans, built("rescored", 6, semconv.SpanRescore, agl.Attributes{
+		{Key: semconv.RescoreSet, Value: "strict"},
+		{Key: semconv.RescoreReward + ".0.name", Value: "primary"},
+		{Key: semconv.RescoreReward + ".0.value", Value: 0.25},
+	}))
 	spans[0].EndTime, spans[0].Status.StatusCode = new(1.5), agl.StatusOK
 	spans[1].ParentID, spans[1].Status.StatusCode = new("call"), agl.StatusError
 	spans[1].Events = []agl.Event{{Name: "slow", Timestamp: new(2.5)}, {Name: "when"}}
-	f.addSpans(spans[3], spans[0], spans[1], spans[4], spans[2])
+	f.addSpans(spans[3], spans[0], spans[5], spans[1], spans[4], spans[2])
 	return a, spans
 }
 
@@ -233,7 +238,7 @@ func browseTests() []test {
 			outline := func(limit, offset int) store.Page[store.SpanOutline] {
 				return must(f.Store.(store.Browser).OutlineSpans(f.Context(), at, store.Paging{Limit: limit, Offset: offset}))(f)
 			}
-			f.same("outline", outline(10, 0), store.Page[store.SpanOutline]{Total: 5, Items: []store.SpanOutline{
+			f.same("outline", outline(10, 0), store.Page[store.SpanOutline]{Total: 6, Items: []store.SpanOutline{
 				{
 					SequenceID: 1, SpanID: "call", TraceID: spans[0].TraceID, Name: semconv.SpanModelCall, StartTime: new(1.0), EndTime: new(1.5),
 					Status: "OK", Kind: store.KindCall, PromptTokens: 7, AnswerTokens: 3,
@@ -251,13 +256,17 @@ func browseTests() []test {
 					SequenceID: 5, SpanID: "reward", TraceID: spans[0].TraceID, Name: semconv.SpanAnnotation, StartTime: new(1.0), Status: "UNSET", Kind: store.KindReward,
 					Rewards: []agl.RewardDimension{{Name: "primary", Value: 0.5}, {Name: "form", Value: 1}},
 				},
+				{
+					SequenceID: 6, SpanID: "rescored", TraceID: spans[0].TraceID, Name: semconv.SpanRescore, StartTime: new(1.0), Status: "UNSET",
+					Kind: store.KindReward, RewardSet: "strict", Rewards: []agl.RewardDimension{{Name: "primary", Value: 0.25}},
+				},
 			}})
 			part := outline(2, 3)
-			equal(f, "total of a part", part.Total, 5)
+			equal(f, "total of a part", part.Total, 6)
 			equal(f, "first of a part", part.Items[0].SpanID, "said")
-			equal(f, "beyond the end", len(outline(2, 5).Items), 0)
+			equal(f, "beyond the end", len(outline(2, 6).Items), 0)
 			latest := must(f.Store.(store.Browser).OutlineSpans(f.Context(), store.Attempted{RolloutID: at.RolloutID, AttemptID: agl.LatestAttempt}, store.Paging{Limit: 1}))(f)
-			equal(f, "of the latest attempt", latest.Total, 5)
+			equal(f, "of the latest attempt", latest.Total, 6)
 
 			whole := must(f.Store.(store.Browser).SpansByID(f.Context(), at, []string{"reward", "nothing", "call"}))(f)
 			equal(f, "whole spans", len(whole), 2)

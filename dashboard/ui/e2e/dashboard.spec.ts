@@ -343,6 +343,45 @@ test.describe('actions', () => {
     expect(await status(made[2]!.rollout_id)).toBeUndefined();
   });
 
+  test('rollouts are scored again on the server, after a question', async ({ page }) => {
+    const a = await longAttempt(own, 20);
+    const b = await longAttempt(own, 20);
+    const [waiting] = await enqueue(1);
+    await page.goto(`${own.url}/rollouts`);
+    await page.getByRole('checkbox', { name: 'Choose the rows on the screen' }).check();
+    const bar = page.getByRole('region', { name: 'Actions' });
+    const dialog = page.getByRole('dialog');
+    await bar.getByRole('button', { name: 'Score again' }).click();
+    await expect(dialog).toContainText('Score 3 rollouts again?');
+    await accessible(page);
+    await dialog.getByLabel('Name of the set').fill('doubled');
+    await dialog.getByLabel(/Expression/).fill('reward *');
+    await dialog.getByRole('button', { name: 'Score again' }).click();
+    await expect(dialog.getByRole('alert')).toContainText('Syntax error');
+    expect(await own.call<unknown[]>('v1/agl/rescores')).toEqual([]);
+    await dialog.getByLabel(/Expression/).fill('reward * 2.0');
+    await dialog.getByRole('button', { name: 'Score again' }).click();
+    await expect(dialog).toBeHidden();
+    const set = page.getByLabel('Set doubled', { exact: true });
+    await expect(set).toContainText('2 scored of 3, 1 has not ended; mean 1, before 0.5');
+    await expect(set).toContainText('succeeded');
+    await accessible(page);
+
+    // All that are found, which have a reward in the set already.
+    await bar.getByRole('button', { name: /All 3/ }).click();
+    await page.getByRole('menuitem', { name: /Score all/ }).click();
+    await dialog.getByLabel('Name of the set').fill('doubled');
+    await dialog.getByLabel(/Expression/).fill('reward * 2.0');
+    await dialog.getByRole('button', { name: 'Score again' }).click();
+    await expect(set.first()).toContainText('2 had a reward in it');
+    for (const r of [a, b]) {
+      await page.goto(`${own.url}/rollouts/${r.rollout_id}?tab=rewards`);
+      await expect(page.getByRole('row', { name: /doubled primary 1 / })).toBeVisible();
+      await expect(page.getByRole('row', { name: /of the agent primary 0.5/ })).toContainText('the final reward');
+    }
+    expect(await status(waiting!.rollout_id)).toBe('queuing');
+  });
+
   test('one rollout is cancelled and deleted on its page', async ({ page }) => {
     const [one] = await enqueue(1);
     await page.goto(`${own.url}/rollouts/${one!.rollout_id}`);
@@ -403,7 +442,7 @@ test.describe('actions', () => {
     await expect(page.locator('.tokens')).toHaveCount(100);
 
     await page.getByRole('tab', { name: 'Rewards' }).click();
-    await expect(page.getByRole('row', { name: /primary 0.5 span 20000/ })).toContainText('the final reward');
+    await expect(page.getByRole('row', { name: /of the agent primary 0.5 span 20000/ })).toContainText('the final reward');
 
     await page.getByRole('tab', { name: 'Raw' }).click();
     await page.getByRole('button', { name: 'Show more of the 20,000 spans' }).click();

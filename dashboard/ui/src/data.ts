@@ -13,6 +13,7 @@ import type {
   Overview,
   Page,
   PauseState,
+  Rescoring,
   ResourcesUpdate,
   Rollout,
   Run,
@@ -168,6 +169,16 @@ export function useSpeaking(rollout: string, attempt: string | undefined, most: 
   const outline = useOutline(rollout, attempt);
   const whole = useWhole(rollout, attempt, useMemo(() => outline.rows.filter(speaks).slice(0, most).map((r) => r.span_id), [outline.rows, most]));
   return { spans: whole.spans, error: outline.error ?? whole.error };
+}
+
+/** What the server scores again, followed while something runs. */
+export function useRescores(enabled: boolean) {
+  return useQuery({
+    queryKey: ['rescores'],
+    queryFn: ({ signal }) => get<Rescoring[]>(`${store}rescores`, signal),
+    enabled,
+    refetchInterval: (q) => (q.state.data?.some((r) => r.status === 'running') ? 1000 : false),
+  });
 }
 
 export function useWorkers() {

@@ -89,6 +89,8 @@ export interface SpanRow {
   kind: SpanKind;
   prompt_tokens?: number;
   answer_tokens?: number;
+  /** Of rewards that were computed later; those of the agent have none. */
+  reward_set?: string;
   rewards?: { name: string; value: number }[];
   events?: { name: string; timestamp: number | null }[];
 }
@@ -233,5 +235,26 @@ export interface Capabilities {
   sorts: string[];
   browse_limit: number;
   browse_spans_limit: number;
+  /** What can score rollouts again on the server. */
+  rescore: string[];
   version: string;
+}
+
+export interface Rescoring {
+  rescore_id: string;
+  set: string;
+  scorer: string;
+  status: 'running' | 'succeeded' | 'failed' | 'stopped';
+  done: number;
+  of: number;
+  scored: number;
+  already: number;
+  failed: number;
+  skipped: Record<string, number>;
+  last_failure: string;
+  error: string;
+  mean_new: number | null;
+  mean_old: number | null;
+  start_time: number;
+  end_time: number | null;
 }

@@ -438,6 +438,7 @@ function Rewards({ rows, explained }: { rows: SpanRow[]; explained: ExplainedAtt
     <Table>
       <Table.Thead>
         <Table.Tr>
+          <Table.Th>Set</Table.Th>
           <Table.Th>Reward</Table.Th>
           <Table.Th className="num">Value</Table.Th>
           <Table.Th>From</Table.Th>
@@ -448,13 +449,14 @@ function Rewards({ rows, explained }: { rows: SpanRow[]; explained: ExplainedAtt
       <Table.Tbody>
         {rewards.map(({ s, name, value }) => (
           <Table.Tr key={`${s.span_id} ${name}`}>
+            <Table.Td>{s.reward_set ?? 'of the agent'}</Table.Td>
             <Table.Td>{name}</Table.Td>
             <Table.Td className="num">{number(value)}</Table.Td>
             <Table.Td>
               span {s.sequence_id}, {s.name} <Copy value={s.span_id} label={`Copy ${s.span_id}`} />
             </Table.Td>
             <Table.Td>{moment(s.start_time)}</Table.Td>
-            <Table.Td>{explained?.reward_span === s.span_id ? 'the final reward: training reads it' : 'an earlier reward'}</Table.Td>
+            <Table.Td>{explained?.reward_span === s.span_id ? 'the final reward: training reads it' : s.reward_set === undefined ? 'an earlier reward' : 'where the set is asked for'}</Table.Td>
           </Table.Tr>
         ))}
       </Table.Tbody>

@@ -13,6 +13,7 @@ import { activeFilters, isList, type FilterName, nextSort, pagesOf, readFilters 
 import { duration, member, number, task, words } from '../logic/format';
 import { Empty, Failed, ID, Loading, PageTitle, Status, When } from '../parts/bits';
 import { useNow } from '../parts/now';
+import { RescoreDialog, Rescores } from '../parts/rescore';
 import { attemptStatuses, type Browsed, type BrowsePage, rolloutStatuses } from '../types';
 
 const pageSize = 100;
@@ -112,6 +113,7 @@ export function Component() {
           ) : (
             <Rows filters={stable} first={first.data} start={start} sort={q.get('sort')} setSort={(s) => change((n) => (s === null ? n.delete('sort') : n.set('sort', s)))} chosen={chosen} setChosen={setChosen} goTo={(row) => change((n) => row > 0 && n.set('row', String(row)))} />
           )}
+          <Rescores />
           <Bulk filters={stable} total={first.data.total} chosen={chosen} clear={() => setChosen(new Map())} />
         </>
       )}
@@ -459,9 +461,12 @@ function Bulk({ filters, total, chosen, clear }: { filters: Filters; total: numb
   const [progress, setProgress] = useState<{ done: number; of: number; skipped: number } | null>(null);
   const [outcome, setOutcome] = useState<string[]>([]);
   const stop = useRef<AbortController | null>(null);
+  const [rescore, setRescore] = useState<{ all: boolean } | null>(null);
   const n = chosen.size;
   if (!capabilities.data?.browse) return null;
   const offered = (Object.keys(actions) as ActionName[]).filter((a) => a !== 'delete' || capabilities.data.delete);
+
+  const scores = capabilities.data.rescore.includes('expression');
 
   const close = () => {
     stop.current?.abort();
@@ -497,6 +502,11 @@ function Bulk({ filters, total, chosen, clear }: { filters: Filters; total: numb
               {actions[a].name}
             </Button>
           ))}
+          {scores && (
+            <Button size="compact-sm" variant="default" disabled={n === 0} onClick={() => setRescore({ all: false })}>
+              Score again
+            </Button>
+          )}
           {n > 0 && (
             <Button size="compact-sm" variant="subtle" onClick={clear}>
               Choose none
@@ -514,10 +524,24 @@ function Bulk({ filters, total, chosen, clear }: { filters: Filters; total: numb
                   {actions[a].name} all that are found
                 </Menu.Item>
               ))}
+              {scores && <Menu.Item onClick={() => setRescore({ all: true })}>Score all that are found again</Menu.Item>}
             </Menu.Dropdown>
           </Menu>
         </Group>
       </Paper>
+      <RescoreDialog
+        asked={
+          rescore && {
+            count: rescore.all ? total : n,
+            ids: async () => (rescore.all ? await everything(filters, total, new AbortController().signal) : [...chosen.values()]).map((r) => r.rollout_id),
+            close: () => setRescore(null),
+            begun: () => {
+              setRescore(null);
+              clear();
+            },
+          }
+        }
+      />
       <Modal opened={asked !== null} onClose={close} title={asked && `${actions[asked.action].name} ${number(count)} rollout${count === 1 ? '' : 's'}?`} closeButtonProps={{ 'aria-label': 'Close' }}>
         {asked && (
           <Stack>
