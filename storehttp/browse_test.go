@@ -210,6 +210,34 @@ func TestDeletingARollout(t *testing.T) {
 	}
 }
 
+// TestChecks: they are for one caller at a time, for they take a while.
+func TestChecks(t *testing.T) {
+	t.Parallel()
+	s := engine.New(memory.New(), engine.Config{})
+	t.Cleanup(func() { _ = s.Close() })
+	began, goOn := make(chan struct{}), make(chan struct{})
+	server := httptest.NewServer(storehttp.NewHandler(s, storehttp.Config{Checks: func(context.Context) ([]storehttp.Check, error) {
+		close(began)
+		<-goOn
+		return []storehttp.Check{{Level: "bad", Name: "disk", Text: "full", Fix: "make room"}}, nil
+	}}))
+	t.Cleanup(server.Close)
+	url := server.URL + "/v1/agl/checks"
+	first := make(chan string, 1)
+	go func() {
+		_, body := ask(t, "GET", url)
+		first <- body
+	}()
+	<-began
+	if status, body := ask(t, "GET", url); status != http.StatusConflict || !strings.Contains(body, "in a moment") {
+		t.Errorf("meanwhile = %d %s, want 409", status, body)
+	}
+	close(goOn)
+	if got, want := <-first, `[{"level":"bad","name":"disk","text":"full","fix":"make room"}]`; got != want {
+		t.Errorf("checks = %s, want %s", got, want)
+	}
+}
+
 // TestWithoutPowers: a server says what it cannot do.
 func TestWithoutPowers(t *testing.T) {
 	t.Parallel()
@@ -218,12 +246,12 @@ func TestWithoutPowers(t *testing.T) {
 	server := httptest.NewServer(storehttp.NewHandler(s, storehttp.Config{}))
 	t.Cleanup(server.Close)
 	_, body := ask(t, "GET", server.URL+"/v1/agl/capabilities")
-	for _, no := range []string{`"browse":false`, `"events":false`, `"delete":false`} {
+	for _, no := range []string{`"browse":false`, `"events":false`, `"delete":false`, `"checks":false`, `"rescore":[]`} {
 		if !strings.Contains(body, no) {
 			t.Errorf("capabilities = %s, want %s", body, no)
 		}
 	}
-	for _, r := range [][2]string{{"GET", "overview"}, {"GET", "browse/rollouts"}, {"GET", "browse/spans"}, {"GET", "browse/spans/whole"}, {"GET", "events"}, {"DELETE", "browse/rollouts/x"}} {
+	for _, r := range [][2]string{{"GET", "overview"}, {"GET", "browse/rollouts"}, {"GET", "browse/spans"}, {"GET", "browse/spans/whole"}, {"GET", "events"}, {"GET", "checks"}, {"GET", "rescores"}, {"POST", "rescores"}, {"DELETE", "rescores/x"}, {"DELETE", "browse/rollouts/x"}} {
 		if status, body := ask(t, r[0], server.URL+"/v1/agl/"+r[1]); status != http.StatusNotImplemented || !strings.Contains(body, "cannot") {
 			t.Errorf("%s %s = %d %s, want 501", r[0], r[1], status, body)
 		}

@@ -46,6 +46,7 @@ func descriptions() map[string]Route {
 		"GET browse/spans/whole":              {Summary: "Get spans of an attempt by their ids, in the order of the ids; those that are not there are left out", Query: "rollout_id:string attempt_id:string span_id:[]string", Out: "[]Span", Status: ok},
 		"DELETE browse/rollouts/{rollout_id}": {Summary: "Remove a rollout with its attempts and spans", Out: "object", Status: ok},
 
+		"GET checks":                   {Summary: "Look at what the server needs, as agl doctor does: database, disk, clock, open files, model backends", Out: "[]Check", Status: ok},
 		"GET rescores":                 {Summary: "List the work that scores rollouts again, the newest first", Out: "[]Rescoring", Status: ok},
 		"POST rescores":                {Summary: "Begin to score rollouts again, into a set of rewards of its own", In: "RescoreRequest", Out: "Rescoring", Status: http.StatusAccepted},
 		"DELETE rescores/{rescore_id}": {Summary: "Stop work that scores rollouts again; what was scored stays", Out: "Rescoring", Status: ok},

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strconv"
+	"sync"
 	"time"
 
 	"agentlightning/store"
@@ -45,6 +46,8 @@ type Config struct {
 	Delete  func(ctx context.Context, rolloutID string) error
 	// Rescorer scores rollouts again; nil means that the server cannot.
 	Rescorer Rescorer
+	// Checks looks at what the server needs; nil means that it cannot.
+	Checks Checker
 	// Version is that of the server, as its capabilities say it.
 	Version string
 }
@@ -73,6 +76,8 @@ type handler struct {
 	keys    *keyring
 	turns   turns
 	buffers buffers
+
+	checking sync.Mutex // held while Checks runs
 }
 
 // NewHandler returns the protocol's handler over a store, which stays the caller's to close.

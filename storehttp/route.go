@@ -34,6 +34,7 @@ func routes() []route {
 		{method: get, pattern: "browse/spans/whole", serve: (*handler).spansByID},
 		{method: del, pattern: "browse/rollouts/{rollout_id}", serve: (*handler).deleteRollout},
 
+		{method: get, pattern: "checks", serve: (*handler).checks},
 		{method: get, pattern: "rescores", serve: (*handler).listRescores},
 		{method: post, pattern: "rescores", serve: (*handler).startRescore},
 		{method: del, pattern: "rescores/{rescore_id}", serve: (*handler).stopRescore},

@@ -1,6 +1,7 @@
 package cli
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -12,7 +13,10 @@ import (
 	"github.com/spf13/pflag"
 
 	"agentlightning/internal/daemon"
+	"agentlightning/internal/doctor"
 	"agentlightning/internal/logs"
+	"agentlightning/store"
+	"agentlightning/storehttp"
 )
 
 type serveOptions struct {
@@ -156,7 +160,9 @@ func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error)
 	defer func() { err = errors.Join(err, kept.Close()) }()
 	defer giveHeapRoom()()
 	config.Store = kept
-	server, err := daemon.Listen(ctx, config)
+	var server *daemon.Server
+	config.Checks = func(ctx context.Context) ([]storehttp.Check, error) { return o.check(ctx, server.Store()) }
+	server, err = daemon.Listen(ctx, config)
 	if err != nil {
 		return err
 	}
@@ -171,6 +177,27 @@ func (o *serveOptions) run(cmd *cobra.Command, config daemon.Config) (err error)
 		fmt.Fprintf(cmd.OutOrStdout(), "agl: OTLP over gRPC on %s\n", at)
 	}
 	return server.Run(ctx)
+}
+
+// check looks at what the server that runs needs.
+func (o *serveOptions) check(ctx context.Context, kept store.Store) ([]storehttp.Check, error) {
+	c := doctor.Config{Serving: true, CheckDatabase: checkDatabase}
+	var err error
+	if c.Models, err = kept.Models(ctx); err != nil {
+		return nil, err
+	}
+	if !strings.HasPrefix(o.db, "memory:") {
+		if c.Database, err = databaseFile(o.db); err != nil {
+			return nil, err
+		}
+	}
+	c.OpenFiles, _ = openFiles()
+	found := doctor.Examine(ctx, c)
+	out := make([]storehttp.Check, len(found))
+	for i, f := range found {
+		out[i] = storehttp.Check{Level: string(f.Level), Name: f.Name, Text: f.Text, Fix: f.Fix}
+	}
+	return out, ctx.Err()
 }
 
 // applyOld honours the options of release 0.3.

@@ -66,6 +66,8 @@ type Config struct {
 	Calls *gateway.CallConfig
 	// Version is that of the program, for people who look.
 	Version string
+	// Checks looks at what the server needs; nil means that it does not.
+	Checks storehttp.Checker
 	// Metrics are served; nil means those that the server sees by itself.
 	Metrics *Metrics
 	// Log returns the logger of an area of the server, see package logs, or of

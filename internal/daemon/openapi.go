@@ -129,7 +129,7 @@ func schemas() map[string]openapi.Schema {
 		"MismatchPlace":     openapi.Enum(adapter.InPrompt, adapter.InAnswer, adapter.InContext, adapter.AtEnd, adapter.InImages),
 		"ExplanationSums": openapi.Object("rollouts:integer rollouts_used:integer rollouts_without_calls:integer attempts:integer calls:integer " +
 			"calls_used:integer rows:integer tokens:integer mismatches:integer reasons:object attempt_reasons:object"),
-		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string rescore:[]string"),
+		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string rescore:[]string checks:boolean"),
 		"Overview":      openapi.Object("time:number rollouts:object queue:OverviewQueue"),
 		"OverviewQueue": openapi.Object("length:integer waiting_seconds:number"),
 		"BrowseMode":    openapi.Enum("train", "val", "test", "none"),
@@ -139,6 +139,8 @@ func schemas() map[string]openapi.Schema {
 		"SpanOutline": openapi.Object("sequence_id:integer span_id:string trace_id:string parent_id=:string name:string start_time:number? end_time:number? status:StatusCode " +
 			"kind:SpanKind prompt_tokens=:integer answer_tokens=:integer reward_set=:string rewards=:[]RewardDimension events=:[]EventMark"),
 		"RescoreRequest": openapi.Object("set:string expression:string rollout_ids:[]string base=:string unsuccessful=:boolean"),
+		"Check":          openapi.Object("level:CheckLevel name:string text:string fix:string"),
+		"CheckLevel":     openapi.Enum("ok", "warn", "bad"),
 		"RescoreStatus":  openapi.Enum(storehttp.RescoreRunning, storehttp.RescoreSucceeded, storehttp.RescoreFailed, storehttp.RescoreStopped),
 		"Rescoring": openapi.Object("rescore_id:string set:string scorer:string status:RescoreStatus done:integer of:integer scored:integer already:integer failed:integer " +
 			"skipped:object last_failure:string error:string mean_new:number? mean_old:number? start_time:number end_time:number?"),

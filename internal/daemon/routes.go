@@ -52,7 +52,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 		}
 	}
 	shared := watched{kept, kept, kept, proxy}
-	looked := storehttp.Config{Logger: c.Log("store"), Tokens: signer, PublicURL: c.PublicURL, Delete: kept.DeleteRollout, Version: c.Version}
+	looked := storehttp.Config{Logger: c.Log("store"), Tokens: signer, PublicURL: c.PublicURL, Delete: kept.DeleteRollout, Version: c.Version, Checks: c.Checks}
 	looked.Browser, _ = c.Store.(store.Browser)
 	looked.Feed, _ = c.Store.(store.Feed)
 	if q, ok := c.Store.(queued); ok {

@@ -41,6 +41,9 @@ type Config struct {
 	Port int
 	// Scheme is that of the server, "http" or "https"; empty means "http".
 	Scheme string
+	// Serving says that the caller is the server: its port and its token are as
+	// they should be.
+	Serving bool
 	// Token is the server's; empty for none.
 	Token string
 	// Insecure is whether a public address without a token is on purpose.
@@ -81,8 +84,10 @@ func Examine(ctx context.Context, c Config) []Finding {
 		c.Scheme = "http"
 	}
 	e := &examination{Config: c}
-	e.port(ctx)
-	e.token(ctx)
+	if !c.Serving {
+		e.port(ctx)
+		e.token(ctx)
+	}
 	e.database(ctx)
 	e.disk()
 	e.clock()

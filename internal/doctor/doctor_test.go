@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -157,5 +158,17 @@ func TestExamine(t *testing.T) {
 			}
 			t.Errorf("findings are %+v\nwant %s of %s with %q, to be mended by %q", all, tt.level, tt.of, tt.text, tt.fix)
 		})
+	}
+}
+
+// TestExamineServing: a server that looks at itself has a port and a token.
+func TestExamineServing(t *testing.T) {
+	t.Parallel()
+	var looked []string
+	for _, f := range doctor.Examine(t.Context(), doctor.Config{Serving: true, Host: "192.0.2.1", OpenFiles: 65536}) {
+		looked = append(looked, string(f.Level)+" "+f.Name)
+	}
+	if want := []string{"ok database", "ok clock", "ok open files", "ok models"}; !slices.Equal(looked, want) {
+		t.Errorf("findings are %q, want %q", looked, want)
 	}
 }

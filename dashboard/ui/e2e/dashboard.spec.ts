@@ -449,6 +449,18 @@ test.describe('actions', () => {
     await expect(page.getByLabel('Spans as JSON', { exact: true })).toContainText('the output of 219');
   });
 
+  test('the server is checked on demand, and says what is wrong', async ({ page }) => {
+    await own.call('v1/agl/models', [{ model: 'gone', endpoint: 'http://127.0.0.1:9/v1' }]);
+    await page.goto(`${own.url}/store`);
+    const card = page.getByRole('region', { name: 'Checks', exact: true });
+    await card.getByRole('button', { name: 'Check now' }).click();
+    await expect(card.getByRole('row', { name: /^database good .*agl.db is sound/ })).toBeVisible();
+    await expect(card.getByRole('row', { name: /^disk/ })).toBeVisible();
+    await expect(card.getByRole('row', { name: /bad .*127\.0\.0\.1:9/ })).toBeVisible();
+    await expect(card.getByText(/need a look/)).toBeVisible();
+    await accessible(page);
+  });
+
   test('model calls are paused, drained and resumed', async ({ page }) => {
     const paused = async () => (await own.call<{ paused: boolean }>('proxy/state')).paused;
     await page.goto(`${own.url}/models`);

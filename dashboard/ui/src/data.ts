@@ -7,6 +7,7 @@ import type {
   Attempt,
   BrowsePage,
   Capabilities,
+  Check,
   Checkpoint,
   Explanation,
   Model,
@@ -169,6 +170,11 @@ export function useSpeaking(rollout: string, attempt: string | undefined, most: 
   const outline = useOutline(rollout, attempt);
   const whole = useWhole(rollout, attempt, useMemo(() => outline.rows.filter(speaks).slice(0, most).map((r) => r.span_id), [outline.rows, most]));
   return { spans: whole.spans, error: outline.error ?? whole.error };
+}
+
+/** The checks of the server; they read the whole database, so they are asked for by hand. */
+export function useChecks() {
+  return useQuery({ queryKey: ['checks'], queryFn: ({ signal }) => get<Check[]>(`${store}checks`, signal), enabled: false, retry: false });
 }
 
 /** What the server scores again, followed while something runs. */

@@ -237,6 +237,7 @@ export interface Capabilities {
   browse_spans_limit: number;
   /** What can score rollouts again on the server. */
   rescore: string[];
+  checks: boolean;
   version: string;
 }
 
@@ -257,4 +258,12 @@ export interface Rescoring {
   mean_old: number | null;
   start_time: number;
   end_time: number | null;
+}
+
+/** What was seen of one thing that the server needs. */
+export interface Check {
+  level: 'ok' | 'warn' | 'bad';
+  name: string;
+  text: string;
+  fix: string;
 }

@@ -1,6 +1,6 @@
-import { Alert, SimpleGrid, Stack, Text } from '@mantine/core';
+import { Alert, Badge, Button, SimpleGrid, Stack, Table, Text } from '@mantine/core';
 import { useMemo } from 'react';
-import { useCapabilities, useMetricsText, useOverview, useStatistics } from '../data';
+import { useCapabilities, useChecks, useMetricsText, useOverview, useStatistics } from '../data';
 import { bytes, duration, number } from '../logic/format';
 import { quantile, samples, sum } from '../logic/prometheus';
 import { Card, Failed, Figure, Loading, PageTitle } from '../parts/bits';
@@ -60,11 +60,69 @@ export function Component() {
           <Chart x={history.map((h) => h.at)} time height={180} label="Spans and rollouts that are stored" lines={['spans', 'rollouts'].map((k) => ({ label: k, values: history.map((h) => h.values[k] ?? null) }))} />
         )}
       </Card>
-      <Card title="Checks and retention">
+      {capabilities.data?.checks && <Checks />}
+      <Card title="Retention">
         <Text>
-          The server keeps everything until it is told otherwise. <code>agl doctor</code> checks the set-up, <code>agl db check</code> the file, <code>agl db prune</code> deletes what is old, <code>agl db backup</code> copies it while the server runs.
+          The server keeps everything until it is told otherwise. <code>agl db prune</code> deletes what is old, with <code>--dry-run</code> it tells what that would be, <code>agl db backup</code> copies the file while the server runs.
         </Text>
       </Card>
     </Stack>
+  );
+}
+
+const sounds = { ok: 'good', warn: 'look at it', bad: 'bad' } as const;
+
+/** What agl doctor looks at, seen from inside the server. */
+function Checks() {
+  const checks = useChecks();
+  const list = checks.data;
+  const wrong = list?.filter((c) => c.level !== 'ok').length ?? 0;
+  return (
+    <Card
+      title="Checks"
+      right={
+        <Button size="compact-sm" variant="default" loading={checks.isFetching} onClick={() => void checks.refetch()}>
+          {list ? 'Check again' : 'Check now'}
+        </Button>
+      }
+    >
+      {checks.error ? (
+        <Failed error={checks.error} />
+      ) : list ? (
+        <>
+          <Text mb="xs" role="status">
+            {wrong === 0 ? 'Everything is as it should be.' : `${number(wrong)} of ${number(list.length)} need a look.`}
+          </Text>
+          <div style={{ overflowX: 'auto' }} tabIndex={0} role="region" aria-label="Findings">
+            <Table>
+              <Table.Thead>
+                <Table.Tr>
+                  <Table.Th>What</Table.Th>
+                  <Table.Th>How</Table.Th>
+                  <Table.Th>Seen</Table.Th>
+                  <Table.Th>What to do</Table.Th>
+                </Table.Tr>
+              </Table.Thead>
+              <Table.Tbody>
+                {list.map((c, i) => (
+                  <Table.Tr key={i}>
+                    <Table.Td>{c.name}</Table.Td>
+                    <Table.Td>
+                      <Badge color={{ ok: 'teal', warn: 'orange', bad: 'red' }[c.level]} variant="light" tt="none" className="status">
+                        {sounds[c.level]}
+                      </Badge>
+                    </Table.Td>
+                    <Table.Td>{c.text}</Table.Td>
+                    <Table.Td>{c.fix}</Table.Td>
+                  </Table.Tr>
+                ))}
+              </Table.Tbody>
+            </Table>
+          </div>
+        </>
+      ) : (
+        <Text>Looks into the database, at the disk, the clock, the limit of open files, and asks the model backends. It reads all of a database of up to 2 GiB.</Text>
+      )}
+    </Card>
   );
 }
