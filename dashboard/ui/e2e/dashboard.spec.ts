@@ -53,6 +53,7 @@ const pages = (): [string, string, RegExp][] => [
   ['/runs', 'Runs', /run-/],
   [`/runs?run=${run}`, 'Runs', /Smoothing/],
   [`/runs/${run}`, '', /reward_std/],
+  [`/runs/${run}?tab=batches&step=2`, '', /groups of step 2/],
   [`/runs/${run}?tab=samples`, '', /At the beginning/],
   [`/runs/${run}?tab=checkpoints`, '', /checkpoints\/run/],
   [`/runs/${run}?tab=config`, '', /group_size/],
@@ -257,6 +258,32 @@ test('the members of a group are one click apart', async ({ page }) => {
   await page.getByRole('button', { name: /(Next|Previous) rollout of the group/ }).or(page.getByRole('link', { name: /(Next|Previous) rollout of the group/ })).first().click();
   await expect(page).not.toHaveURL(at);
   await expect(page.getByText(/ of 8$/)).toBeVisible();
+});
+
+test('a batch shows the groups of its step, with rewards and advantages', async ({ page }) => {
+  const found = await server.call<{ items: { metadata: Record<string, unknown>; mode: string; digest: { reward: number | null } }[] }>(`v1/agl/browse/rollouts?run_id=${run}&step=2&mode_in=train&limit=1000`);
+  const groups = new Map<string, number[]>();
+  for (const r of found.items) {
+    const name = String(r.metadata['agl.group']);
+    groups.set(name, [...(groups.get(name) ?? []), r.digest.reward ?? NaN]);
+  }
+  await page.goto(`${server.url}/runs/${run}`);
+  await page.getByRole('tab', { name: 'Batches' }).click();
+  await page.getByLabel('Step', { exact: true }).fill('2');
+  await page.keyboard.press('Tab');
+  await expect(page).toHaveURL(/step=2/);
+  const [name, rewards] = [...groups].find(([, r]) => new Set(r).size > 1)!;
+  const row = page.getByRole('row').filter({ has: page.getByRole('link', { name, exact: true }) }).filter({ hasNotText: '(' }).first();
+  await expect(row).toBeVisible();
+  await expect(row.getByRole('link', { name: /^Rollout ro-/ })).toHaveCount(rewards.length);
+  const advantages = (await row.locator('.mono').last().textContent())!.split(' ').map(Number);
+  expect(advantages).toHaveLength(rewards.length);
+  expect(Math.abs(advantages.reduce((a, b) => a + b, 0))).toBeLessThan(0.01 * rewards.length);
+  expect(Math.max(...advantages)).toBeGreaterThan(0);
+  const [constant] = [...groups].find(([, r]) => new Set(r).size === 1) ?? [];
+  if (constant !== undefined) await expect(page.getByRole('row').filter({ has: page.getByRole('link', { name: constant, exact: true }) }).filter({ hasNotText: '(' }).first()).toContainText('none: all rewards are one');
+  await row.getByRole('link', { name, exact: true }).click();
+  await expect(page).toHaveURL(/\/groups\?/);
 });
 
 test('links of other dashboards lead to the timeline', async ({ page }) => {

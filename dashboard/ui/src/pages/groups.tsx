@@ -1,10 +1,11 @@
-import { Anchor, Group, NumberInput, Select, Stack, Switch, Table, Text } from '@mantine/core';
+import { Anchor, Group, NumberInput, Select, Stack, Switch, Text } from '@mantine/core';
 import { useMemo } from 'react';
 import { Link, useSearchParams } from 'react-router-dom';
 import { useBrowse, useMetrics, useRuns, useSpeaking } from '../data';
 import { conversation, type Turn } from '../logic/conversation';
 import { member, number, task } from '../logic/format';
 import { groupAdvantage } from '../logic/tokens';
+import { byMember, OfStep, Rewards } from '../parts/batch';
 import { Card, Empty, Failed, Loading, PageTitle, Status } from '../parts/bits';
 import { Chart } from '../parts/chart';
 import type { Browsed } from '../types';
@@ -43,118 +44,6 @@ export function Component() {
       </Group>
       {step !== undefined && group !== null ? <One run={run} step={step} group={group} mode={mode} back={() => set({ group: null, mode: null })} /> : step !== undefined ? <OfStep run={run} step={step} /> : <Empty title="This run has no step yet" />}
     </Stack>
-  );
-}
-
-function byMember(a: Browsed, b: Browsed): number {
-  return Number(member(a.metadata, 'agl.member') ?? 0) - Number(member(b.metadata, 'agl.member') ?? 0);
-}
-
-interface Row {
-  name: string;
-  mode: string;
-  members: Browsed[];
-  mean: number | null;
-  spread: number | null;
-}
-
-/** Groups of a list of rollouts, those that teach the most first. */
-function groupsOf(items: Browsed[]): Row[] {
-  const found = new Map<string, Browsed[]>();
-  for (const r of items) {
-    const name = member(r.metadata, 'agl.group');
-    if (name === undefined) continue;
-    // Validation has groups of the same names as training.
-    const key = `${r.mode ?? 'none'} ${name}`;
-    const list = found.get(key);
-    if (list) list.push(r);
-    else found.set(key, [r]);
-  }
-  return [...found]
-    .map(([key, members]) => {
-      const [mode = '', ...rest] = key.split(' ');
-      const name = rest.join(' ');
-      const rewards = members.map((m) => m.digest.reward).filter((x): x is number => x !== null);
-      const mean = rewards.length === 0 ? null : rewards.reduce((a, b) => a + b, 0) / rewards.length;
-      const spread = mean === null ? null : Math.sqrt(rewards.reduce((a, b) => a + (b - mean) ** 2, 0) / rewards.length);
-      return { name, mode, members: members.sort(byMember), mean, spread };
-    })
-    .sort((a, b) => (b.spread ?? -1) - (a.spread ?? -1) || Number(a.name) - Number(b.name));
-}
-
-/** A reward as a box whose shade says how it compares; the number is its title. */
-function Rewards({ members, link }: { members: Browsed[]; link?: boolean }) {
-  const values = members.map((m) => m.digest.reward).filter((x): x is number => x !== null);
-  const low = Math.min(...values);
-  const high = Math.max(...values);
-  return (
-    <span style={{ display: 'inline-flex', gap: 3 }}>
-      {members.map((m) => {
-        const r = m.digest.reward;
-        const share = r === null ? 0 : high > low ? (r - low) / (high - low) : Math.min(1, Math.max(0, r));
-        const box = (
-          <span
-            className="num"
-            style={{ minWidth: 30, padding: '0 4px', textAlign: 'center', borderRadius: 3, border: '1px solid var(--mantine-color-default-border)', background: r === null ? undefined : `rgba(30,150,80,${(share * 0.45).toFixed(2)})` }}
-          >
-            {number(r, 2)}
-          </span>
-        );
-        return link ? (
-          <Link key={m.rollout_id} to={`/rollouts/${encodeURIComponent(m.rollout_id)}`} style={{ color: 'inherit', textDecoration: 'none' }} aria-label={`Rollout ${m.rollout_id}, reward ${number(r)}`}>
-            {box}
-          </Link>
-        ) : (
-          <span key={m.rollout_id}>{box}</span>
-        );
-      })}
-    </span>
-  );
-}
-
-function OfStep({ run, step }: { run: string; step: string }) {
-  const found = useBrowse({ run_id: run, step }, 1000);
-  const rows = useMemo(() => groupsOf(found.data?.items ?? []), [found.data]);
-  if (found.error) return <Failed error={found.error} />;
-  if (found.isPending) return <Loading what="the groups" />;
-  if (rows.length === 0) return <Empty title={`Step ${step} has no groups`}>{found.data.complete ? '' : 'Only the newest rollouts were looked at; choose a later step.'}</Empty>;
-  const constant = rows.filter((r) => r.spread !== null && r.spread < 1e-9).length;
-  return (
-    <Card title={`${rows.length} groups of step ${step}`} right={<Text size="sm">{constant} with one reward for all: they teach nothing</Text>}>
-      <div style={{ overflowX: 'auto' }} tabIndex={0} role="region" aria-label="Groups, scrolls">
-        <Table>
-          <Table.Thead>
-            <Table.Tr>
-              <Table.Th>Group</Table.Th>
-              <Table.Th>Task</Table.Th>
-              <Table.Th className="num">Mean</Table.Th>
-              <Table.Th className="num">Spread</Table.Th>
-              <Table.Th>Rewards of the members</Table.Th>
-            </Table.Tr>
-          </Table.Thead>
-          <Table.Tbody>
-            {rows.map((r) => (
-              <Table.Tr key={`${r.mode} ${r.name}`}>
-                <Table.Td>
-                  <Anchor component={Link} to={`/groups?run=${encodeURIComponent(run)}&step=${step}&group=${encodeURIComponent(r.name)}&mode=${r.mode}`}>
-                    {r.name}
-                  </Anchor>
-                  {r.mode !== 'train' && ` (${r.mode})`}
-                </Table.Td>
-                <Table.Td style={{ maxWidth: 420 }} className="one-line">
-                  {task(r.members[0]!.input, 120)}
-                </Table.Td>
-                <Table.Td className="num">{number(r.mean)}</Table.Td>
-                <Table.Td className="num">{number(r.spread)}</Table.Td>
-                <Table.Td>
-                  <Rewards members={r.members} link />
-                </Table.Td>
-              </Table.Tr>
-            ))}
-          </Table.Tbody>
-        </Table>
-      </div>
-    </Card>
   );
 }
 

@@ -1,4 +1,4 @@
-import { Alert, Anchor, Grid, Group, SimpleGrid, Stack, Table, Tabs, Text } from '@mantine/core';
+import { Alert, Anchor, Grid, Group, NumberInput, SimpleGrid, Stack, Table, Tabs, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { Link, useParams, useSearchParams } from 'react-router-dom';
@@ -7,6 +7,7 @@ import { useBrowse, useCheckpoint, useMetrics, useResources, useRun } from '../d
 import { candidatesOf } from '../logic/candidates';
 import { duration, moment, number, task, words } from '../logic/format';
 import { hints, keysOf, mainKeys, series, shorten, smooth, verdict } from '../logic/verdict';
+import { OfStep } from '../parts/batch';
 import { Card, Empty, Failed, Figure, ID, Json, Loading, PageTitle, Status, When } from '../parts/bits';
 import { Candidates } from '../parts/candidates';
 import { Chart, type Line } from '../parts/chart';
@@ -98,6 +99,7 @@ function Shown({ run }: { run: Run }) {
       >
         <Tabs.List aria-label="What to see of the run">
           <Tabs.Tab value="metrics">All metrics</Tabs.Tab>
+          <Tabs.Tab value="batches">Batches</Tabs.Tab>
           <Tabs.Tab value="samples">Samples</Tabs.Tab>
           <Tabs.Tab value="checkpoints">Checkpoints</Tabs.Tab>
           <Tabs.Tab value="resources">Resources</Tabs.Tab>
@@ -126,6 +128,9 @@ function Shown({ run }: { run: Run }) {
           </Grid>
           {raw.length === 0 && <Empty title="No metrics yet" />}
         </Tabs.Panel>
+        <Tabs.Panel value="batches" pt="sm">
+          <Batches run={run} last={last?.step} />
+        </Tabs.Panel>
         <Tabs.Panel value="samples" pt="sm">
           <Samples run={run} />
         </Tabs.Panel>
@@ -139,6 +144,36 @@ function Shown({ run }: { run: Run }) {
           <Json value={run.config} label="Configuration" />
         </Tabs.Panel>
       </Tabs>
+    </Stack>
+  );
+}
+
+/** The rollouts that made a step, the last one unless another is chosen. */
+function Batches({ run, last }: { run: Run; last: number | undefined }) {
+  const [q, setQ] = useSearchParams();
+  if (last === undefined) return <Empty title="This run has no step yet" />;
+  const step = q.get('step') ?? String(last);
+  const go = (to: number) =>
+    setQ(
+      (old) => {
+        const next = new URLSearchParams(old);
+        next.set('step', String(to));
+        return next;
+      },
+      { replace: true },
+    );
+  return (
+    <Stack gap="sm">
+      <Group gap="xs" align="end">
+        <NumberInput label="Step" value={Number(step)} min={0} max={last} onChange={(v) => typeof v === 'number' && go(v)} w={120} />
+        <Anchor component={Link} to={`/rollouts?run_id=${encodeURIComponent(run.run_id)}&step=${encodeURIComponent(step)}`} size="sm" mb={8}>
+          Its rollouts as a list
+        </Anchor>
+      </Group>
+      <OfStep run={run.run_id} step={step} />
+      <Text size="sm" c="dimmed">
+        Advantages are those of GRPO: reward less the mean of the group, by its standard deviation. Other methods weight rewards otherwise; a group whose rewards are all one moves nothing.
+      </Text>
     </Stack>
   );
 }
