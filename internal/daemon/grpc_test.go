@@ -114,6 +114,74 @@ func TestOTLPOverGRPCAsksForTheToken(t *testing.T) {
 	}
 }
 
+// heldStore holds writes of spans until the test lets them go or the call ends.
+type heldStore struct {
+	*engine.Store
+
+	entered, release chan struct{}
+}
+
+func (s heldStore) AddSpans(ctx context.Context, spans []agl.Span) ([]store.AddedSpan, error) {
+	close(s.entered)
+	select {
+	case <-s.release:
+		return s.Store.AddSpans(ctx, spans)
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// TestStopLetsExportsFinish stops a server during an export over gRPC while the
+// port for HTTP has nothing to do.
+func TestStopLetsExportsFinish(t *testing.T) {
+	t.Parallel()
+	st := heldStore{engine.New(memory.New(), engine.Config{}), make(chan struct{}), make(chan struct{})}
+	server, err := daemon.Listen(t.Context(), daemon.Config{Store: st, OTLPGRPCPort: new(int)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := st.StartRollout(t.Context(), store.StartRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- server.Run(ctx) }()
+	conn, err := grpc.NewClient(server.OTLPGRPCAddress(), grpc.WithTransportCredentials(insecure.NewCredentials()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = conn.Close() }()
+	call := make(chan error, 1)
+	go func() {
+		spans := []agl.Span{agl.SpanCore{Name: "last"}.Span(r.RolloutID, r.Attempt.AttemptID, 1, 1)}
+		_, err := ptraceotlp.NewGRPCClient(conn).Export(t.Context(), ptraceotlp.NewExportRequestFromTraces(otlp.ToTraces(spans)))
+		call <- err
+	}()
+	<-st.entered
+	stop()
+	select {
+	case err := <-call:
+		t.Errorf("the export ended before it was stored: %v", err)
+		call <- err
+	case <-time.After(300 * time.Millisecond): // longer than it takes to cut it off
+	}
+	close(st.release)
+	if err := <-call; err != nil {
+		t.Errorf("Export = %v", err)
+	}
+	if err := <-done; err != nil {
+		t.Errorf("Run = %v", err)
+	}
+	page, err := st.QuerySpans(t.Context(), store.SpanQuery{RolloutID: r.RolloutID})
+	if err != nil || len(page.Items) != 1 {
+		t.Errorf("%d spans are stored, %v, want 1", len(page.Items), err)
+	}
+	if err := st.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestGRPCPortIsRefused(t *testing.T) {
 	t.Parallel()
 	_, address, _ := startGRPC(t, daemon.Config{})
