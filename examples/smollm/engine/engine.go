@@ -42,7 +42,9 @@ type Engine struct {
 
 	computed []llama.Token // what the memory holds, by place
 	piece    []byte
-	closed   bool
+
+	life   sync.RWMutex // held by whoever tokenises, and to close
+	closed bool         // written in a turn too
 }
 
 // batchTokens is how much of a prompt is computed at once, and so how long one that
@@ -105,6 +107,8 @@ func Load(cfg Config) (*Engine, error) {
 func (e *Engine) Close() error {
 	e.turn <- struct{}{}
 	defer func() { <-e.turn }()
+	e.life.Lock()
+	defer e.life.Unlock()
 	if e.closed {
 		return nil
 	}

@@ -288,7 +288,10 @@ func TestClosed(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := e.Generate(t.Context(), Request{Prompt: prompt}, nil); !errors.Is(err, ErrClosed) {
-		t.Errorf("a closed engine: %v", err)
+		t.Errorf("a closed engine generates: %v", err)
+	}
+	if _, err := e.Prompt([]Message{{"user", "Hello"}}); !errors.Is(err, ErrClosed) {
+		t.Errorf("a closed engine makes a prompt: %v", err)
 	}
 }
 

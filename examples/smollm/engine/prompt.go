@@ -35,6 +35,11 @@ func (e *Engine) Prompt(messages []Message) ([]int64, error) {
 	if messages[0].Role != unless.Role {
 		messages = append([]Message{unless}, messages...)
 	}
+	e.life.RLock()
+	defer e.life.RUnlock()
+	if e.closed {
+		return nil, ErrClosed
+	}
 	var out []int64
 	add := func(text string, special bool) {
 		for _, t := range llama.Tokenize(e.vocab, text, false, special) {

@@ -44,16 +44,12 @@ type object = map[string]any
 func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, longestBody))
 	if err != nil {
-		fail(w, http.StatusBadRequest, "", fmt.Errorf("read the body: %w", err))
+		fail(w, http.StatusBadRequest, fmt.Errorf("read the body: %w", err))
 		return
 	}
 	asked, generate, err := s.parse(body)
-	if errors.Is(err, errModel) {
-		fail(w, http.StatusNotFound, "model_not_found", err)
-		return
-	}
 	if err != nil {
-		fail(w, http.StatusBadRequest, "", err)
+		fail(w, http.StatusBadRequest, err)
 		return
 	}
 	a := &answer{asked: asked, prompt: generate.Prompt, head: object{
@@ -70,13 +66,10 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case r.Context().Err() != nil: // nobody waits for it
 	case err != nil && out.begun:
-		_ = out.send(object{"error": problem(http.StatusInternalServerError, "", err)})
-	case errors.Is(err, engine.ErrTooLong):
-		fail(w, http.StatusBadRequest, "context_length_exceeded", err)
-	case errors.Is(err, engine.ErrClosed):
-		fail(w, http.StatusServiceUnavailable, "", err)
+		_, o := problem(http.StatusInternalServerError, err)
+		_ = out.send(o)
 	case err != nil:
-		fail(w, http.StatusInternalServerError, "", err)
+		fail(w, http.StatusInternalServerError, err)
 	case asked.Stream:
 		out.finish(a, finish)
 	default:
@@ -84,20 +77,28 @@ func (s *server) chat(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-func problem(status int, code string, err error) object {
+// problem is an error as OpenAI writes it, with its status, which is otherwise for
+// errors that have none of their own.
+func problem(otherwise int, err error) (int, object) {
+	status, code := otherwise, any(nil)
+	switch {
+	case errors.Is(err, errModel):
+		status, code = http.StatusNotFound, "model_not_found"
+	case errors.Is(err, engine.ErrTooLong):
+		status, code = http.StatusBadRequest, "context_length_exceeded"
+	case errors.Is(err, engine.ErrClosed):
+		status = http.StatusServiceUnavailable
+	}
 	kind := "invalid_request_error"
 	if status >= 500 {
 		kind = "server_error"
 	}
-	o := object{"message": err.Error(), "type": kind, "param": nil, "code": nil}
-	if code != "" {
-		o["code"] = code
-	}
-	return o
+	return status, object{"error": object{"message": err.Error(), "type": kind, "param": nil, "code": code}}
 }
 
-func fail(w http.ResponseWriter, status int, code string, err error) {
-	write(w, status, object{"error": problem(status, code, err)})
+func fail(w http.ResponseWriter, otherwise int, err error) {
+	status, o := problem(otherwise, err)
+	write(w, status, o)
 }
 
 func write(w http.ResponseWriter, status int, body any) {

@@ -283,6 +283,17 @@ func TestRefusedRequests(t *testing.T) {
 	}
 }
 
+// A server whose model is gone says so.
+func TestClosedEngine(t *testing.T) {
+	s, e := open(t)
+	if err := e.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if status, b := whole(t, s.URL, request("Hi", nil)); status != http.StatusServiceUnavailable || b.Error == nil || b.Error.Type != "server_error" {
+		t.Errorf("%d %+v", status, b.Error)
+	}
+}
+
 // A client that hangs up in the middle makes room for the next.
 func TestHangUp(t *testing.T) {
 	s, _ := open(t)
