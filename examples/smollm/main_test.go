@@ -123,7 +123,7 @@ func TestOptimize(t *testing.T) {
 	needModel(t)
 	file := filepath.Join(t.TempDir(), "report.json")
 	var out bytes.Buffer
-	err := run(t.Context(), []string{"optimize", "--threads", "1", "--budget", "140", "--report", file}, &out)
+	err := run(t.Context(), []string{"optimize", "--threads", "1", "--budget", "80", "--val", "10", "--test", "10", "--report", file}, &out)
 	if err != nil {
 		t.Fatalf("%v\n%s", err, &out)
 	}
@@ -135,7 +135,7 @@ func TestOptimize(t *testing.T) {
 	if err := json.Unmarshal(raw, &f); err != nil {
 		t.Fatal(err)
 	}
-	if f.Spent == 0 || f.Spent > 140 || f.Proposed == 0 || f.Calls != f.Spent+2*(valSize+testSize) || f.After.Validation < f.Before.Validation {
+	if f.Spent == 0 || f.Spent > 80 || f.Proposed == 0 || f.Calls != f.Spent+2*(10+10) || f.After.Validation < f.Before.Validation {
 		t.Errorf("figures are %+v\n%s", f, &out)
 	}
 }
@@ -146,7 +146,7 @@ func TestCommands(t *testing.T) {
 	if err := run(t.Context(), []string{"help"}, &out); err != nil || !strings.Contains(out.String(), "optimize") {
 		t.Errorf("help: %v, %q", err, &out)
 	}
-	for _, args := range [][]string{nil, {"x"}, {"serve", "x"}} {
+	for _, args := range [][]string{nil, {"x"}, {"serve", "x"}, {"optimize", "--val", "31"}} {
 		if err := run(t.Context(), args, io.Discard); err == nil {
 			t.Errorf("%v: no error", args)
 		}

@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -77,9 +78,14 @@ func optimize(ctx context.Context, args []string, out io.Writer) (err error) {
 	o.add(f, out)
 	seed := f.Int64("seed", 1, "how texts are divided and what is proposed")
 	budget := f.Int("budget", 450, "rollouts that the search may take")
+	val := f.Int("val", valSize, "validation tasks to use, at most "+strconv.Itoa(valSize))
+	test := f.Int("test", testSize, "test tasks to use, at most "+strconv.Itoa(testSize))
 	report := f.String("report", "", "file for the figures, JSON")
 	if err := parse(f, args); err != nil {
 		return err
+	}
+	if *val < 1 || *val > valSize || *test < 1 || *test > testSize {
+		return fmt.Errorf("--val %d, --test %d: must be from 1 to %d and %d", *val, *test, valSize, testSize)
 	}
 	b, err := o.start(ctx, "127.0.0.1:0")
 	if err != nil {
@@ -97,6 +103,7 @@ func optimize(ctx context.Context, args []string, out io.Writer) (err error) {
 	if err := s.divide(); err != nil {
 		return err
 	}
+	s.val, s.test = s.val[:*val], s.test[:*test]
 	began := time.Now()
 	if err := s.run(ctx); err != nil {
 		return err
@@ -213,7 +220,7 @@ func (s *study) iteration(it gepa.Iteration) {
 
 func (s *study) tell(when, template string, a accuracy) {
 	fmt.Fprintf(s.out, "\n%s: reward %.2f on %d validation tasks, %.2f on %d test tasks, of which %.0f %% were answered exactly\n%s\n\n",
-		when, a.Validation, valSize, a.Test, testSize, 100*a.Exact, indent(template))
+		when, a.Validation, len(s.val), a.Test, len(s.test), 100*a.Exact, indent(template))
 }
 
 func indent(text string) string { return "  | " + strings.ReplaceAll(text, "\n", "\n  | ") }
@@ -225,11 +232,11 @@ func (s *study) judge(ctx context.Context, template string) (accuracy, error) {
 		return accuracy{}, err
 	}
 	s.Calls += len(results)
-	val, _, err := rewards(results[:valSize])
+	val, _, err := rewards(results[:len(s.val)])
 	if err != nil {
 		return accuracy{}, err
 	}
-	test, exact, err := rewards(results[valSize:])
+	test, exact, err := rewards(results[len(s.val):])
 	return accuracy{val, test, exact}, err
 }
 
