@@ -243,18 +243,18 @@ func (s *study) judge(ctx context.Context, template string) (accuracy, error) {
 // rewards returns the mean reward, and how many were 1. A rollout without a reward
 // is an error here, not a wrong answer.
 func rewards(results []baseline.Result) (mean, exact float64, err error) {
-	n := float64(len(results))
 	for i := range results {
 		r := &results[i]
 		if r.Reward == nil {
 			return 0, 0, fmt.Errorf("task %d: the agent failed: %s", r.Index, r.Failure)
 		}
-		mean += *r.Reward / n
+		mean += *r.Reward
 		if *r.Reward == 1 {
-			exact += 1 / n
+			exact++
 		}
 	}
-	return mean, exact, nil
+	n := float64(len(results))
+	return mean / n, exact / n, nil
 }
 
 // finder is the agent: it asks the model which town a text names, with the prompt
