@@ -20,10 +20,12 @@ import (
 
 // What the feedback on a rollout begins with, for a failure of either kind.
 const (
-	MoreSaid  = "there is more than the town"
-	NotNamed  = "the town is not in it"
-	separator = "\n---\n"
+	MoreSaid = "there is more than the town"
+	NotNamed = "the town is not in it"
 )
+
+// separator is between the turns of a prompt.
+const separator = "\n---\n"
 
 // Task is a text and the town that it names.
 type Task struct {
