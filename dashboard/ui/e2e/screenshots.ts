@@ -4,6 +4,8 @@ import { join } from 'node:path';
 import { test } from '@playwright/test';
 
 const url = process.env['AGL_URL'] ?? 'http://127.0.0.1:4747';
+/** Names of pages, when not all of them are wanted. */
+const only = (process.env['AGL_PAGES'] ?? '').split(',').filter((name) => name !== '');
 const folder = join(import.meta.dirname, '../../../docs/dashboard');
 
 async function json<T>(path: string): Promise<T> {
@@ -24,6 +26,7 @@ test('screenshots', async ({ browser }) => {
     ['overview', '/'],
     ['runs', `/runs?${runs.slice(0, 2).map((r) => `run=${r.run_id}`).join('&')}`],
     ['run', `/runs/${run}`],
+    ['batches', `/runs/${run}?tab=batches&step=1`],
     ['rollouts', `/rollouts?run_id=${run}&step=1&sort=reward`],
     ['rollout', `/rollouts/${rollout}`],
     ['tokens', `/rollouts/${rollout}?tab=tokens`],
@@ -37,15 +40,19 @@ test('screenshots', async ({ browser }) => {
     ['store', '/store'],
   ];
 
+  const unknown = only.filter((name) => !pages.some(([known]) => known === name));
+  if (unknown.length > 0) throw new Error(`AGL_PAGES: there is no page ${unknown.join(', ')}; there are ${pages.map(([name]) => name).join(', ')}`);
   mkdirSync(folder, { recursive: true });
   for (const colorScheme of ['light', 'dark'] as const) {
     const context = await browser.newContext({ viewport: { width: 1200, height: 760 }, colorScheme, reducedMotion: 'reduce' });
     const page = await context.newPage();
     for (const [name, path] of pages) {
+      if (only.length > 0 && !only.includes(name)) continue;
       await page.goto(url + path);
       await page.locator('[data-state=live]').waitFor();
       await page.waitForFunction(() => document.querySelectorAll('[aria-busy=true], .mantine-Loader-root').length === 0);
       await page.evaluate(() => new Promise((r) => setTimeout(r, 700))); // charts are drawn in the next frames
+      if (name === 'batches') await page.getByLabel('Step', { exact: true }).evaluate((el) => window.scrollBy(0, el.getBoundingClientRect().top - 100));
       await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
     }
     await context.close();

@@ -111,7 +111,7 @@ export function OfStep({ run, step }: { run: string; step: string }) {
                   </Anchor>
                   {r.mode !== 'train' && ` (${r.mode})`}
                 </Table.Td>
-                <Table.Td style={{ maxWidth: 420 }} className="one-line">
+                <Table.Td style={{ maxWidth: 320 }} className="one-line">
                   {task(r.members[0]!.input, 120)}
                 </Table.Td>
                 <Table.Td className="num">{number(r.mean)}</Table.Td>
@@ -119,7 +119,7 @@ export function OfStep({ run, step }: { run: string; step: string }) {
                 <Table.Td>
                   <Rewards members={r.members} link />
                 </Table.Td>
-                <Table.Td className="mono" style={{ whiteSpace: 'nowrap' }}>
+                <Table.Td className="mono" style={{ minWidth: 210 }}>
                   {advantagesOf(r.members)}
                 </Table.Td>
               </Table.Tr>
