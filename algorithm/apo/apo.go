@@ -44,7 +44,9 @@ var ErrNoPrompt = errors.New("apo: no prompt has been scored yet")
 
 // Prompt is a version of the template.
 type Prompt struct {
-	Version  string             `json:"version"`
+	Version string `json:"version"`
+	// Parent is the version that it is an edit of; empty for the initial one.
+	Parent   string             `json:"parent,omitempty"`
 	Template agl.PromptTemplate `json:"template"`
 	// Score is the mean reward on the last batch that ranked it, or on all
 	// validation tasks for what [APO.Best] returns; nil before.
@@ -109,6 +111,7 @@ type search struct {
 // state is what a round begins with.
 type state struct {
 	Beam     []Prompt `json:"beam"`
+	Prompts  []Prompt `json:"prompts"` // all that were made, each with its last score
 	Versions int      `json:"versions"`
 	Best     *Prompt  `json:"best"` // with its score on all validation tasks
 	Latest   string   `json:"latest"`
@@ -186,7 +189,7 @@ func from(n, size int, seed int64, after int) (next func() []int, stop func()) {
 
 // begin makes the initial prompt version 0, and scores it.
 func (s *search) begin(ctx context.Context) error {
-	seed := s.version(s.original)
+	seed := s.version(s.original, "")
 	s.state.Beam = []Prompt{seed}
 	best := seed
 	if !s.SkipInitialValidation {
@@ -196,14 +199,25 @@ func (s *search) begin(ctx context.Context) error {
 		}
 		best.Score = &e.mean
 		s.state.Best = &best
+		s.score(best.Version, e.mean)
 	}
 	return s.commit(ctx, best)
 }
 
-func (s *search) version(t agl.PromptTemplate) Prompt {
-	p := Prompt{Version: fmt.Sprintf("v%d", s.state.Versions), Template: t}
+func (s *search) version(t agl.PromptTemplate, parent string) Prompt {
+	p := Prompt{Version: fmt.Sprintf("v%d", s.state.Versions), Parent: parent, Template: t}
 	s.state.Versions++
+	s.state.Prompts = append(s.state.Prompts, p)
 	return p
+}
+
+// score notes what a version was worth last.
+func (s *search) score(version string, mean float64) {
+	for i := range s.state.Prompts {
+		if s.state.Prompts[i].Version == version {
+			s.state.Prompts[i].Score = &mean
+		}
+	}
 }
 
 // commit ends a round. The leader comes with its score on all validation tasks,
@@ -252,6 +266,7 @@ func (s *search) round(ctx context.Context, train, val func() []int) error {
 			return err
 		}
 		candidates[i].Score = &e.mean
+		s.score(candidates[i].Version, e.mean)
 		s.env.Logger.InfoContext(ctx, "candidate scored", "round", step, "prompt", candidates[i].Version, "score", e.mean)
 	}
 	slices.SortStableFunc(candidates, func(a, b Prompt) int {
@@ -278,6 +293,7 @@ func (s *search) round(ctx context.Context, train, val func() []int) error {
 		s.env.Logger.WarnContext(ctx, "best prompt not updated", "round", step, "prompt", leader.Version, "score", e.mean, "best_score", *s.state.Best.Score)
 	}
 	leader.Score = &e.mean
+	s.score(leader.Version, e.mean)
 	return s.commit(ctx, leader)
 }
 
@@ -314,7 +330,7 @@ func (s *search) branch(ctx context.Context, r *rand.Rand, parent Prompt, batch 
 	edit := s.EditPrompts[r.IntN(len(s.EditPrompts))]
 	if critique == "" { // as the Python implementation does: the same text once more
 		s.env.Logger.ErrorContext(ctx, "the critique is empty; the prompt stays as it is", "prompt", parent.Version)
-		child := s.version(parent.Template)
+		child := s.version(parent.Template, parent.Version)
 		return &child, nil
 	}
 	edited, err := s.complete(ctx, "edit", s.EditModel, func() ([]prompt.Message, error) { return edit.edit(text, critique) })
@@ -326,7 +342,7 @@ func (s *search) branch(ctx context.Context, r *rand.Rand, parent Prompt, batch 
 		s.env.Logger.ErrorContext(ctx, "edit left out", "prompt", parent.Version, "err", err)
 		return nil, nil
 	}
-	child := s.version(revised)
+	child := s.version(revised, parent.Version)
 	s.env.Logger.InfoContext(ctx, "prompt created", "prompt", child.Version, "parent", parent.Version)
 	return &child, nil
 }

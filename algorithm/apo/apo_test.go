@@ -272,6 +272,34 @@ func enqueued(t *testing.T, s store.Store) int {
 	return page.Total
 }
 
+// lineage is what the last checkpoint of the only run says of all prompts.
+func lineage(t *testing.T, s store.Store) string {
+	t.Helper()
+	runs, err := s.Runs(t.Context(), 1)
+	if err != nil || len(runs) != 1 {
+		t.Fatalf("runs %+v, %v", runs, err)
+	}
+	c, err := s.LatestCheckpoint(t.Context(), runs[0].RunID)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kept struct {
+		State struct{ Prompts []apo.Prompt }
+	}
+	if err := json.Unmarshal(c.State, &kept); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, p := range kept.State.Prompts {
+		score := "unscored"
+		if p.Score != nil {
+			score = fmt.Sprint(*p.Score)
+		}
+		fmt.Fprintf(&b, "%s of %s: %s\n", p.Version, p.Parent, score)
+	}
+	return b.String()
+}
+
 func TestResume(t *testing.T) {
 	t.Parallel()
 	s := engine.New(memory.New(), engine.Config{})
@@ -286,6 +314,10 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	rollouts := enqueued(t, s)
+	tree := lineage(t, s)
+	if !strings.HasPrefix(tree, "v0 of ") || strings.Count(tree, "\n") != 9 || strings.Contains(tree, "unscored") || !strings.Contains(tree, "v1 of v0") || !strings.Contains(tree, want.Version+" of ") {
+		t.Errorf("lineage\n%s", tree)
+	}
 	for at := 1; at <= whole.calls; at++ {
 		s := engine.New(memory.New(), engine.Config{})
 		ctx, cancel := context.WithCancel(t.Context())
@@ -308,6 +340,9 @@ func TestResume(t *testing.T) {
 		}
 		if n := enqueued(t, s); g.calls != whole.calls+1 || n != rollouts {
 			t.Errorf("stopped at call %d: %d calls and %d rollouts, want %d and %d", at, g.calls, n, whole.calls+1, rollouts)
+		}
+		if got := lineage(t, s); got != tree {
+			t.Errorf("stopped at call %d: lineage\n%swant\n%s", at, got, tree)
 		}
 		latest, err := s.LatestResources(t.Context())
 		if err != nil || latest.Resources.Get("prompt_template") != agl.Resource(want.Template) {

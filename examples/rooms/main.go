@@ -19,7 +19,9 @@ import (
 	"agentlightning/algorithm/gepa"
 	"agentlightning/examples/internal/lesson"
 	"agentlightning/store"
+	"agentlightning/store/engine"
 	"agentlightning/store/memory"
+	"agentlightning/store/sqlite"
 	"agentlightning/trainer"
 )
 
@@ -49,6 +51,7 @@ type options struct {
 	seed   int64
 	method string
 	report string
+	db     string
 }
 
 func parseOptions(args []string, help io.Writer) (options, error) {
@@ -58,6 +61,7 @@ func parseOptions(args []string, help io.Writer) (options, error) {
 	f.Int64Var(&o.seed, "seed", 1, "where every random choice comes from; the same seed repeats a run")
 	f.StringVar(&o.method, "method", "both", "`SEARCH`: gepa, apo or both")
 	f.StringVar(&o.report, "report", "", "write the figures as JSON to this `FILE`")
+	f.StringVar(&o.db, "db", "", "keep what was done in this database `FILE`")
 	err := f.Parse(args)
 	switch {
 	case errors.Is(err, flag.ErrHelp):
@@ -142,7 +146,7 @@ func runGEPA(ctx context.Context, o options, out io.Writer) (methodReport, error
 	if err != nil {
 		return methodReport{}, err
 	}
-	rollouts, err := search(ctx, g, o.seed)
+	rollouts, err := search(ctx, g, o)
 	if err != nil {
 		return methodReport{}, err
 	}
@@ -177,7 +181,7 @@ func runAPO(ctx context.Context, o options, out io.Writer) (methodReport, error)
 	if err != nil {
 		return figures, err
 	}
-	if figures.Rollouts, err = search(ctx, a, o.seed); err != nil {
+	if figures.Rollouts, err = search(ctx, a, o); err != nil {
 		return figures, err
 	}
 	best, err := a.Best()
@@ -195,18 +199,31 @@ func newReviser(seed int64) *reviser {
 
 // search runs an algorithm on the agent, with the scripted assistant behind the
 // proxy of a server of this process, and returns how many rollouts it took.
-func search(ctx context.Context, a algorithm.Algorithm, seed int64) (rollouts int, err error) {
+func search(ctx context.Context, a algorithm.Algorithm, o options) (rollouts int, err error) {
 	model, err := (&lesson.Script{Name: scriptedModel, Answer: answer}).Serve(ctx)
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
-	site, err := lesson.OpenSite(ctx, 0, memory.New(), []agl.Model{model.Model}, slog.New(slog.DiscardHandler))
+	var backend engine.Backend = memory.New()
+	if o.db != "" {
+		if backend, err = sqlite.Open(ctx, sqlite.Config{Path: o.db}); err != nil {
+			return 0, err
+		}
+	}
+	site, err := lesson.OpenSite(ctx, 0, backend, []agl.Model{model.Model}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, site.Close()) }()
-	tasks, err := algorithm.Tasks(wishes(uint64(seed), trainTasks+validationTasks))
+	if err := site.AbandonOpenWork(ctx); err != nil { // of an earlier run
+		return 0, err
+	}
+	before, err := stored(ctx, site.Store)
+	if err != nil {
+		return 0, err
+	}
+	tasks, err := algorithm.Tasks(wishes(uint64(o.seed), trainTasks+validationTasks))
 	if err != nil {
 		return 0, err
 	}
@@ -221,6 +238,12 @@ func search(ctx context.Context, a algorithm.Algorithm, seed int64) (rollouts in
 	if err != nil {
 		return 0, err
 	}
-	page, err := site.Store.QueryRollouts(ctx, store.RolloutQuery{Paging: store.Paging{Limit: 1}})
+	after, err := stored(ctx, site.Store)
+	return after - before, err
+}
+
+// stored is how many rollouts there are.
+func stored(ctx context.Context, s store.Store) (int, error) {
+	page, err := s.QueryRollouts(ctx, store.RolloutQuery{Paging: store.Paging{Limit: 1}})
 	return page.Total, err
 }

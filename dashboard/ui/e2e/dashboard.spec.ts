@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import AxeBuilder from '@axe-core/playwright';
 import { expect, type Page, test } from '@playwright/test';
-import { longAttempt, Server } from './server';
+import { longAttempt, need, Server } from './server';
 
 let server: Server;
 let run: string;
@@ -289,6 +289,35 @@ test('a batch shows the groups of its step, with rewards and advantages', async 
 test('links of other dashboards lead to the timeline', async ({ page }) => {
   await page.goto(`${server.url}/traces?rolloutId=${rollout}`);
   await expect(page).toHaveURL(new RegExp(`/rollouts/${rollout}\\?tab=timeline`));
+});
+
+test.describe('searches for prompts', () => {
+  let own: Server;
+  test.beforeAll(async () => {
+    own = await Server.start({ database: need('AGL_PROMPTS') });
+  });
+  test.afterAll(async () => {
+    await own.close();
+  });
+
+  for (const search of ['gepa', 'apo']) {
+    test(`${search}: every prompt stands below the one that it was made of`, async ({ page }) => {
+      allowed = [own.url];
+      const runs = await own.call<{ run_id: string; algorithm: string }[]>('v1/agl/runs');
+      const id = runs.find((r) => r.algorithm === search)!.run_id;
+      await page.goto(`${own.url}/runs/${id}?tab=checkpoints`);
+      const tree = page.getByRole('group', { name: 'Candidates by their parents' });
+      const candidates = tree.getByRole('button');
+      const number = await candidates.count().then(async (n) => n || (await candidates.first().waitFor(), candidates.count()));
+      expect(number).toBeGreaterThan(3);
+      // Each but the first has a line to a parent at least.
+      expect(await tree.locator('line').count()).toBeGreaterThanOrEqual(number - 1);
+      await candidates.last().click();
+      await expect(page.getByText('beside its parent')).not.toHaveCount(0);
+      await expect(page.getByText('You book meeting rooms.').first()).toBeVisible();
+      await accessible(page);
+    });
+  }
 });
 
 test('two runs are compared', async ({ page }) => {

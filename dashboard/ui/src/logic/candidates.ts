@@ -1,4 +1,5 @@
-// Candidates of prompt searches, out of the state that their checkpoints keep.
+// Candidates of prompt searches, out of what their checkpoints keep: the state in
+// which a step began, and what was done since.
 export interface Candidate {
   id: string;
   parents: string[];
@@ -7,9 +8,9 @@ export interface Candidate {
 }
 
 function templateText(v: unknown): string {
-  const t = v as { template?: unknown } | string | null;
-  if (typeof t === 'string') return t;
-  return typeof t?.template === 'string' ? t.template : JSON.stringify(v);
+  if (typeof v === 'string') return v;
+  const t = v as { Template?: unknown } | null;
+  return typeof t?.Template === 'string' ? t.Template : JSON.stringify(v);
 }
 
 function mean(list: unknown): number | null {
@@ -17,9 +18,9 @@ function mean(list: unknown): number | null {
   return flat.length === 0 ? null : flat.reduce((a, b) => a + b, 0) / flat.length;
 }
 
-/** Reads the candidates of GEPA, or the beam of APO; a state of something else has none. */
-export function candidatesOf(state: unknown): Candidate[] {
-  const s = (state ?? {}) as { candidates?: unknown; beam?: unknown; best?: unknown };
+/** Reads the candidates of GEPA, or the prompts of APO; a state of something else has none. */
+export function candidatesOf(checkpoint: unknown): Candidate[] {
+  const s = ((checkpoint as { state?: unknown } | null)?.state ?? {}) as { candidates?: unknown; beam?: unknown; prompts?: unknown; best?: unknown };
   if (Array.isArray(s.candidates)) {
     return (s.candidates as { id?: number; parents?: number[] | null; templates?: Record<string, unknown>; scores?: unknown }[]).map((c, i) => ({
       id: String(c.id ?? i),
@@ -29,9 +30,13 @@ export function candidatesOf(state: unknown): Candidate[] {
     }));
   }
   if (Array.isArray(s.beam)) {
-    const all = [...(s.beam as unknown[]), ...(s.best ? [s.best] : [])] as { version?: string; template?: unknown; score?: number | null }[];
+    // Searches of before versions had parents kept no more than the beam and the best.
+    const kept = Array.isArray(s.prompts) ? (s.prompts as unknown[]) : [...(s.beam as unknown[]), ...(s.best ? [s.best] : [])];
     const seen = new Map<string, Candidate>();
-    for (const p of all) seen.set(p.version ?? '', { id: p.version ?? '', parents: [], score: p.score ?? seen.get(p.version ?? '')?.score ?? null, templates: { prompt: templateText(p.template) } });
+    for (const p of kept as { version?: string; parent?: string; template?: unknown; score?: number | null }[]) {
+      const id = p.version ?? '';
+      seen.set(id, { id, parents: p.parent ? [p.parent] : [], score: p.score ?? seen.get(id)?.score ?? null, templates: { prompt: templateText(p.template) } });
+    }
     return [...seen.values()];
   }
   return [];

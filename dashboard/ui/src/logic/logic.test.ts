@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 import type { Span, SpanRow, StepMetrics } from '../types';
 import { applies } from './actions';
+import { candidatesOf, depths } from './candidates';
 import { conversation, messagesOf, partsOf, rewardsOf } from './conversation';
 import { diffLines, differences } from './diff';
 import { activeFilters, nextSort, pagesOf, readFilters } from './filters';
@@ -268,5 +269,33 @@ describe('filters', () => {
   });
   it('knows what an action applies to', () => {
     expect([applies('retry', 'failed'), applies('retry', 'running'), applies('cancel', 'running'), applies('cancel', 'failed'), applies('delete', 'running')]).toEqual([true, false, true, false, true]);
+  });
+});
+
+describe('candidates', () => {
+  const templates = (text: string) => ({ prompt: text });
+  it('reads those of GEPA by their numbers', () => {
+    const list = candidatesOf({ state: { candidates: [{ id: 0, parents: null, templates: { ask: { Template: 'a', Engine: 'f-string' } }, scores: [0, 1] }, { id: 1, parents: [0], templates: { ask: 'b' }, scores: [[1], [1]] }] } });
+    expect(list).toEqual([
+      { id: '0', parents: [], score: 0.5, templates: { ask: 'a' } },
+      { id: '1', parents: ['0'], score: 1, templates: { ask: 'b' } },
+    ]);
+  });
+  it('reads all prompts of APO with their parents', () => {
+    const list = candidatesOf({ state: {
+      beam: [{ version: 'v2', template: 'c', score: 1 }],
+      prompts: [{ version: 'v0', template: { Template: 'a', Engine: 'f-string' }, score: 0.5 }, { version: 'v1', parent: 'v0', template: 'b', score: null }, { version: 'v2', parent: 'v1', template: 'c', score: 1 }],
+    } });
+    expect(list).toEqual([
+      { id: 'v0', parents: [], score: 0.5, templates: templates('a') },
+      { id: 'v1', parents: ['v0'], score: null, templates: templates('b') },
+      { id: 'v2', parents: ['v1'], score: 1, templates: templates('c') },
+    ]);
+    expect([...depths(list)]).toEqual([['v0', 0], ['v1', 1], ['v2', 2]]);
+  });
+  it('reads the beam of a search that kept nothing else', () => {
+    const list = candidatesOf({ state: { beam: [{ version: 'v3', template: 'x', score: 0.2 }], best: { version: 'v1', template: 'y', score: 0.9 } } });
+    expect(list.map((c) => [c.id, c.score])).toEqual([['v3', 0.2], ['v1', 0.9]]);
+    expect(candidatesOf({ weights: 'x' })).toEqual([]);
   });
 });
