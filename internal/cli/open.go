@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"runtime"
@@ -38,6 +39,9 @@ func openStore(ctx context.Context, db, sync string, scan time.Duration, log *lo
 			OnCommit: m.OnCommit, Logger: log.Logger("db"),
 		}); err != nil {
 			return nil, err
+		}
+		if err := m.WatchFile(path); err != nil {
+			return nil, errors.Join(err, backend.Close())
 		}
 		threadForDisk()
 	case kind == "sqlite":

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"os"
 	"strconv"
 	"sync"
 	"time"
@@ -75,6 +76,9 @@ func (m *Metrics) OnCommit(calls int, took time.Duration) {
 	m.commits.Observe(took.Seconds())
 	m.grouped.Observe(float64(calls))
 }
+
+// WatchFile reports how large the SQLite database at a path is.
+func (m *Metrics) WatchFile(path string) error { return m.registry.Register(fileMetrics(path)) }
 
 // request records an answer.
 func (m *Metrics) request(path, method string, status int, took time.Duration) {
@@ -148,4 +152,22 @@ func (q queueMetrics) Collect(to chan<- prometheus.Metric) {
 	}
 	to <- prometheus.MustNewConstMetric(queueLength, prometheus.GaugeValue, float64(state.Length))
 	to <- prometheus.MustNewConstMetric(queueAge, prometheus.GaugeValue, state.Waiting.Seconds())
+}
+
+// fileMetrics looks at the files of a database whenever metrics are asked for.
+type fileMetrics string
+
+var fileBytes = prometheus.NewDesc("agl_db_file_bytes", "Size of the database and of its write-ahead log.", []string{"file"}, nil)
+
+// Describe implements [prometheus.Collector].
+func (fileMetrics) Describe(to chan<- *prometheus.Desc) { to <- fileBytes }
+
+// Collect implements [prometheus.Collector]. A file that cannot be looked at is
+// left out.
+func (f fileMetrics) Collect(to chan<- prometheus.Metric) {
+	for label, suffix := range map[string]string{"database": "", "log": "-wal"} {
+		if info, err := os.Stat(string(f) + suffix); err == nil {
+			to <- prometheus.MustNewConstMetric(fileBytes, prometheus.GaugeValue, float64(info.Size()), label)
+		}
+	}
 }

@@ -42,8 +42,12 @@ func TestMetrics(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := sqlite.Open(t.Context(), sqlite.Config{Path: filepath.Join(t.TempDir(), "agl.db"), OnCommit: m.OnCommit})
+	path := filepath.Join(t.TempDir(), "agl.db")
+	b, err := sqlite.Open(t.Context(), sqlite.Config{Path: path, OnCommit: m.OnCommit})
 	if err != nil {
+		t.Fatal(err)
+	}
+	if err := m.WatchFile(path); err != nil {
 		t.Fatal(err)
 	}
 	st := engine.New(b, engine.Config{OnChange: m.OnChange})
@@ -89,7 +93,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s = %v, want %v", name, got, want)
 		}
 	}
-	for _, name := range []string{"agl_queue_age_seconds", "agl_db_commit_seconds_count", "agl_db_commit_calls_sum", "go_goroutines", "process_open_fds"} {
+	for _, name := range []string{"agl_queue_age_seconds", "agl_db_commit_seconds_count", "agl_db_commit_calls_sum", `agl_db_file_bytes{file="database"}`, `agl_db_file_bytes{file="log"}`, "go_goroutines", "process_open_fds"} {
 		if got := metric(t, text, name); got <= 0 {
 			t.Errorf("%s = %v, want more than 0", name, got)
 		}

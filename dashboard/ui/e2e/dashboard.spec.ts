@@ -286,6 +286,12 @@ test('a batch shows the groups of its step, with rewards and advantages', async 
   await expect(page).toHaveURL(/\/groups\?/);
 });
 
+test('the store says how large its database is', async ({ page }) => {
+  await page.goto(`${server.url}/store`);
+  const figure = page.getByTitle(/On the disk, .* of it in the write-ahead log/);
+  await expect(figure).toHaveText(/Database\s*[\d.]+ (K|M)iB/);
+});
+
 test('links of other dashboards lead to the timeline', async ({ page }) => {
   await page.goto(`${server.url}/traces?rolloutId=${rollout}`);
   await expect(page).toHaveURL(new RegExp(`/rollouts/${rollout}\\?tab=timeline`));

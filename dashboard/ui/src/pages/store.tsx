@@ -14,13 +14,18 @@ export function Component() {
   const metrics = useMetricsText();
   const list = useMemo(() => (metrics.data ? samples(metrics.data.text, '') : []), [metrics.data]);
   const s = statistics.data;
+  const size = list.some((m) => m.name === 'agl_db_file_bytes') ? sum(list, 'agl_db_file_bytes') : undefined;
   const history = useHistory(statistics.isSuccess ? statistics.dataUpdatedAt / 1000 : undefined, { rollouts: s?.total_rollouts ?? 0, spans: s?.total_spans ?? 0 });
+  const sizes = useHistory(size === undefined ? undefined : metrics.dataUpdatedAt / 1000, { bytes: size ?? 0 });
   if (statistics.error) return <Failed error={statistics.error} retry={() => void statistics.refetch()} />;
   if (!s) return <Loading what="the store" />;
   const commits = sum(list, 'agl_db_commit_seconds_count');
   const first = history[0];
   const last = history.at(-1);
   const growth = first && last && last.at > first.at ? (last.values['spans']! - first.values['spans']!) / (last.at - first.at) : undefined;
+  const firstSize = sizes[0];
+  const lastSize = sizes.at(-1);
+  const grown = firstSize && lastSize && lastSize.at > firstSize.at ? (lastSize.values['bytes']! - firstSize.values['bytes']!) / (lastSize.at - firstSize.at) : undefined;
   const full = s.eviction_threshold_bytes === undefined ? undefined : (s.total_span_bytes ?? 0) / Math.max(s.eviction_threshold_bytes, 1);
   return (
     <Stack>
@@ -38,6 +43,7 @@ export function Component() {
           <Figure label="Spans" value={number(s.total_spans)} />
           <Figure label="Resources" value={number(s.total_resources)} to="/resources" />
           <Figure label="Workers" value={number(s.total_workers)} to="/workers" />
+          {size !== undefined && <Figure label="Database" value={bytes(size)} hint={`On the disk, ${bytes(sum(list, 'agl_db_file_bytes', { file: 'log' }))} of it in the write-ahead log`} />}
           {s.total_span_bytes !== undefined && <Figure label="Span data" value={bytes(s.total_span_bytes)} />}
         </SimpleGrid>
       </Card>
@@ -53,7 +59,7 @@ export function Component() {
           <Figure label="Memory" value={bytes(sum(list, 'process_resident_memory_bytes'))} hint="Resident memory of the server" />
         </SimpleGrid>
       </Card>
-      <Card title="Growth since this page was opened" right={<Text size="sm">{growth === undefined ? '' : `${number(growth)} spans / s`}</Text>}>
+      <Card title="Growth since this page was opened" right={<Text size="sm">{[growth !== undefined && `${number(growth)} spans / s`, grown !== undefined && `${grown < 0 ? '−' : ''}${bytes(Math.abs(grown) * 3600)} / h`].filter(Boolean).join(', ')}</Text>}>
         {history.length < 2 ? (
           <Text c="dimmed">Nothing has been written since.</Text>
         ) : (
