@@ -62,6 +62,9 @@ describe('verdict', () => {
     expect(verdict(curve([0.1, 0.2, 0.3, 0.5, 0.6, 0.8, 0.9, 0.9]), true).word).toBe('learning');
     expect(verdict(curve([0.1, 0.2, 0.3, 0.5, 0.6, 0.8, 0.9, 0.9]), false).word).toBe('learned');
   });
+  it('takes a steep rise for what it is', () => {
+    expect(verdict(curve([0.03, 0.34, 0.49, 0.49, 0.49, 0.49]), false).word).toBe('learned');
+  });
   it('says flat when noise explains it', () => {
     expect(verdict(curve([0.5, 0.4, 0.6, 0.5, 0.45, 0.55, 0.6, 0.45]), true).word).toBe('flat');
   });

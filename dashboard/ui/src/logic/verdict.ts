@@ -75,11 +75,10 @@ function mean(values: number[]): number {
   return values.reduce((a, b) => a + b, 0) / values.length;
 }
 
-/** The standard error of the mean. */
-function error(values: number[]): number {
-  if (values.length < 2) return 0;
-  const m = mean(values);
-  return Math.sqrt(values.reduce((a, b) => a + (b - m) ** 2, 0) / (values.length - 1) / values.length);
+/** The standard deviation of what is left of a curve when its trend is taken off, by its second differences. */
+function noiseOf(values: number[]): number {
+  const bends = values.slice(1, -1).map((v, i) => values[i]! - 2 * v + values[i + 2]!);
+  return Math.sqrt(mean(bends.map((b) => b * b)) / 6);
 }
 
 /**
@@ -101,7 +100,7 @@ export function verdict(metrics: StepMetrics[], running: boolean): Verdict {
   const late = curve.slice(-quarter).map((p) => p.value);
   const from = mean(first);
   const to = mean(late);
-  const noise = Math.hypot(error(first), error(late));
+  const noise = noiseOf(curve.map((p) => p.value)) * Math.sqrt(2 / quarter);
   const gain = lowerIsBetter ? from - to : to - from;
   const sentence = `${name} went from ${number(from)} to ${number(to)} (first and last quarter of ${curve.length} steps).`;
   const counts = Math.abs(gain) > Math.max(2 * noise, 0.02 * Math.max(Math.abs(from), Math.abs(to), 0.1));

@@ -12,12 +12,19 @@ export function Candidates({ list }: { list: Candidate[] }) {
   const [chosen, setChosen] = useState<string | null>(null);
   const level = depths(list);
   const place = new Map<string, { x: number; y: number }>();
-  const used: number[] = [];
-  for (const c of list) {
-    const d = level.get(c.id) ?? 0;
-    used[d] = (used[d] ?? 0) + 1;
-    place.set(c.id, { x: (used[d] - 1) * width + 54, y: d * height + 30 });
-  }
+  const rows: Candidate[][] = [];
+  for (const c of list) (rows[level.get(c.id) ?? 0] ??= []).push(c);
+  const widest = Math.max(1, ...rows.map((r) => r.length));
+  rows.forEach((row, d) => {
+    // Children stand below their parents, as far as there is room.
+    const above = (c: Candidate) => {
+      const xs = c.parents.flatMap((p) => place.get(p)?.x ?? []);
+      return xs.length === 0 ? 0 : xs.reduce((a, x) => a + x, 0) / xs.length;
+    };
+    [...row]
+      .sort((a, b) => above(a) - above(b))
+      .forEach((c, i) => place.set(c.id, { x: (i + (widest - row.length) / 2) * width + 54, y: d * height + 30 }));
+  });
   const scores = list.map((c) => c.score).filter((s): s is number => s !== null);
   const low = Math.min(...scores);
   const high = Math.max(...scores);
@@ -27,7 +34,7 @@ export function Candidates({ list }: { list: Candidate[] }) {
   return (
     <Stack gap="xs">
       <div style={{ overflow: 'auto' }} tabIndex={0} role="region" aria-label="Tree of candidates">
-        <svg width={Math.max(...[...used, 1].map((n) => n ?? 1)) * width + 8} height={used.length * height + 8} role="group" aria-label="Candidates by their parents">
+        <svg width={widest * width + 8} height={rows.length * height + 8} role="group" aria-label="Candidates by their parents">
           {list.flatMap((x) =>
             x.parents.map((p) => {
               const a = place.get(p);
@@ -60,7 +67,7 @@ export function Candidates({ list }: { list: Candidate[] }) {
         ))
       ) : (
         <Text c="dimmed" size="sm">
-          Choose a candidate to read it. Scores are means on the validation tasks.
+          Choose a candidate to read it. Scores are means on the validation tasks that it was tried on last.
         </Text>
       )}
       {c && (
