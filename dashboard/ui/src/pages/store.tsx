@@ -51,7 +51,7 @@ export function Component() {
         {metrics.error && <Failed error={metrics.error} />}
         <SimpleGrid cols={{ base: 2, sm: 4, lg: 7 }}>
           <Figure label="Up for" value={duration(s.uptime)} />
-          <Figure label="Version" value={capabilities.data?.version || '–'} />
+          <Figure label="Version" value={/\d\S*/.exec(capabilities.data?.version ?? '')?.[0] ?? '–'} hint={capabilities.data?.version} />
           <Figure label="Queue" value={number(overview.data?.queue.length)} />
           <Figure label="Commits" value={number(commits)} hint="Groups of writes that became durable together" />
           <Figure label="Commit, median" value={duration(quantile(list, 'agl_db_commit_seconds', 0.5))} />
