@@ -54,7 +54,8 @@ type BrowseQuery struct {
 	// Text is a part of the task, Tag one of the metadata, both as JSON.
 	Text, Tag string
 	// RunID and the others are what metadata say of the run that asked for a
-	// rollout. A run that is known bounds the start, too.
+	// rollout. A run that is known bounds the start, too, and so do the times at
+	// which its steps ended when there is too much to look at otherwise.
 	RunID, Group string
 	Step         *int64
 	ResourcesID  string

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -95,6 +96,14 @@ func (b *browsing) run() (store.BrowsePage, error) {
 	if err := b.narrow(); err != nil {
 		return store.BrowsePage{}, err
 	}
+	page, err := b.walk()
+	if b.q.Step == nil || err == nil && page.Complete || err != nil && !errors.Is(err, store.ErrInvalid) {
+		return page, err
+	}
+	narrower, failed := b.narrowToStep()
+	if failed != nil || !narrower {
+		return page, cmp.Or(failed, err)
+	}
 	return b.walk()
 }
 
@@ -132,6 +141,32 @@ func (b *browsing) narrow() error {
 		b.q.To = new(*run.EndTime)
 	}
 	return nil
+}
+
+// stepsAhead is how many steps before its own a rollout may have been made.
+const stepsAhead = 2
+
+// narrowToStep bounds the start by when the steps of the run ended. That would
+// hide what was made at other times than its metadata say, so it is for
+// questions that have no answer otherwise.
+func (b *browsing) narrowToStep() (narrower bool, err error) {
+	if b.q.RunID == "" {
+		return false, nil
+	}
+	before := int(*b.q.Step) - stepsAhead - 1
+	metrics, err := b.r.StepMetrics(b.q.RunID, before-1)
+	if err != nil {
+		return false, err
+	}
+	for _, m := range metrics {
+		switch {
+		case m.Step == before && *b.q.From < m.Time:
+			b.q.From, narrower = new(m.Time), true
+		case m.Step == int(*b.q.Step) && (b.q.To == nil || *b.q.To > m.Time):
+			b.q.To, narrower = new(m.Time), true
+		}
+	}
+	return narrower, nil
 }
 
 // candidate is a rollout that matches, with what it is sorted by.

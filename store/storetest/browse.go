@@ -310,7 +310,14 @@ func browseTests() []test {
 			}
 			reqs[0].Input = json.RawMessage(`"oldest"`)
 			reqs[n-1].Input = json.RawMessage(`"newest"`)
+			for i := range reqs {
+				reqs[i].Metadata = json.RawMessage(`{"agl.run_id":"r","agl.step":9}`)
+			}
+			reqs[0].Metadata = json.RawMessage(`{"agl.run_id":"r","agl.step":1}`)
+			f.createRun("r")
 			all := ids(must(f.EnqueueRollouts(f.Context(), reqs[:1]))(f))
+			f.pass(1)
+			f.ok(f.AddStepMetrics(f.Context(), "r", agl.StepMetrics{Step: 1}))
 			f.pass(1)
 			all = append(all, ids(must(f.EnqueueRollouts(f.Context(), reqs[1:n-1]))(f))...)
 			f.pass(1)
@@ -321,6 +328,15 @@ func browseTests() []test {
 			equal(f, "examined", got.Examined, store.BrowseLimit)
 			_, err := f.Store.(store.Browser).BrowseRollouts(f.Context(), store.BrowseQuery{Paging: store.Paging{SortBy: "mode"}})
 			f.refused(err, store.ErrInvalid, "")
+			// When steps ended says where to look for theirs.
+			for _, order := range []store.Paging{{Desc: true}, {SortBy: "step"}} {
+				got = f.browse(store.BrowseQuery{RunID: "r", Step: new(int64(1)), Paging: order})
+				sameIDs(f, "of an early step", browsedIDs(got.Items), all[:1])
+				equal(f, "complete", got.Complete, true)
+				equal(f, "examined", got.Examined, 1)
+			}
+			got = f.browse(store.BrowseQuery{RunID: "r", Step: new(int64(2)), Paging: store.Paging{Desc: true}})
+			equal(f, "complete for a step that has not ended", got.Complete, false)
 			// What an index has needs no bound.
 			got = f.browse(store.BrowseQuery{Paging: store.Paging{Offset: n - 1}})
 			sameIDs(f, "last", browsedIDs(got.Items), all[n-1:])
