@@ -71,5 +71,5 @@ curves: ## draw the learning curves of these from their figures
 	  ../../examples/twenty-questions ../../examples/rag
 
 .PHONY: ci
-ci: ## everything that CI runs, about half an hour on two cores
+ci: ## everything that CI runs, about 36 minutes on two cores
 	bash .ci/run
