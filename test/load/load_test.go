@@ -29,7 +29,7 @@ import (
 
 var (
 	openCalls = flag.Int("load.open", 300, "how many streams are open at once")
-	manyCalls = flag.Int("load.calls", 3000, "how many calls come one after the other")
+	manyCalls = flag.Int("load.calls", 12000, "how many calls come one after the other; with -short a quarter of them")
 )
 
 // asServer makes this test binary the server: its value are the arguments.
@@ -212,6 +212,10 @@ func TestOpenCalls(t *testing.T) {
 // must not grow with them.
 func TestManyCalls(t *testing.T) {
 	const callers = 16
+	n := *manyCalls
+	if testing.Short() {
+		n /= 4
+	}
 	backend := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -230,7 +234,7 @@ func TestManyCalls(t *testing.T) {
 		var wg sync.WaitGroup
 		for range callers {
 			wg.Go(func() {
-				for next.Add(1) <= int64(*manyCalls/4) {
+				for next.Add(1) <= int64(n/4) {
 					if _, err := s.call(t, body); err != nil {
 						failed.CompareAndSwap(nil, err)
 					}
@@ -243,10 +247,11 @@ func TestManyCalls(t *testing.T) {
 	if err := failed.Load(); err != nil {
 		t.Fatal(err)
 	}
-	s.recorded(t, *manyCalls/4*4)
-	t.Logf("%d calls, %.0f/s: resident %v MiB after each quarter", *manyCalls/4*4, float64(*manyCalls/4*4)/time.Since(began).Seconds(), quarters)
-	// Two collections may differ by what lies between them.
-	if quarters[3] > quarters[0]+32 && quarters[3] > quarters[1]+32 && !raceEnabled {
+	s.recorded(t, n/4*4)
+	t.Logf("%d calls, %.0f/s: resident %v MiB after each quarter", n/4*4, float64(n/4*4)/time.Since(began).Seconds(), quarters)
+	// Two collections may differ by what lies between them, and the first few
+	// thousand calls fill the caches of the database.
+	if quarters[3] > quarters[0]+32 && quarters[3] > quarters[1]+32 && !raceEnabled && !testing.Short() {
 		t.Errorf("resident memory grows with the calls: %v MiB after each quarter", quarters)
 	}
 }
