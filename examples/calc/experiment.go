@@ -263,8 +263,5 @@ func (e *experiment) print(out io.Writer) error {
 			"  go run ./cmd/agl serve --db sqlite:%s\n  go run ./cmd/agl rollouts ls\n", e.DB, e.DB)
 	}
 	fmt.Fprintf(out, "Try next: --seed %d, --shuffle-rewards (the control), or your own agent: docs/write-an-agent.md\n", e.Seed+1)
-	if e.Report != "" {
-		return lesson.Write(e.Report, r)
-	}
-	return nil
+	return lesson.Write(e.Report, r)
 }

@@ -56,8 +56,5 @@ func (j *judgement) Run(ctx context.Context, env algorithm.Env) error {
 		p := j.data.Test[id]
 		fmt.Fprintf(j.out, "\n%s  (right: %d)\n  %s\n", p.Question, p.Answer, lesson.OneLine(f.Talks[p.ID].Lines))
 	}
-	if j.Report != "" {
-		return lesson.Write(j.Report, &r)
-	}
-	return nil
+	return lesson.Write(j.Report, &r)
 }

@@ -117,8 +117,5 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	i := c.report.Images
 	fmt.Fprintf(out, "\nOf %d calls in these %d rollouts, %d triplets have the picture that was shown.\n"+
 		"For training they are %d rows with %d pictures.\n", i.Calls, i.Rollouts, i.Triplets, i.Rows, i.Pictures)
-	if o.report != "" {
-		return lesson.Write(o.report, &c.report)
-	}
-	return nil
+	return lesson.Write(o.report, &c.report)
 }

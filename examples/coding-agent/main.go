@@ -111,10 +111,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := choose.lesson(ctx, site, out); err != nil {
 		return err
 	}
-	if o.report != "" {
-		return lesson.Write(o.report, &choose.report)
-	}
-	return nil
+	return lesson.Write(o.report, &choose.report)
 }
 
 // lesson shows what the rollouts of the best prompt are to a trainer.

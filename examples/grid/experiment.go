@@ -84,10 +84,7 @@ func run(ctx context.Context, o options, how plan, stdout, stderr io.Writer) (er
 	}
 	e.show.Close()
 	e.print(stdout)
-	if o.Report != "" {
-		return lesson.Write(o.Report, &e.figures)
-	}
-	return nil
+	return lesson.Write(o.Report, &e.figures)
 }
 
 // experiment is the algorithm of the example: one warm-up, then a training with

@@ -3,14 +3,11 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"net/http"
 	"slices"
 	"strings"
 
 	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/shared"
 
 	agl "agentlightning"
@@ -60,11 +57,11 @@ type desk struct {
 func (d *desk) agent() agent.Agent {
 	return agent.New(func(ctx context.Context, q world.Question, c *agent.Call) (agent.Result, error) {
 		how := lesson.SamplingOf(c)
-		writing, err := d.worker(c, writer)
+		writing, err := lesson.NewRole(c, writer, d.http, d.retries)
 		if err != nil {
 			return agent.Result{}, err
 		}
-		answering, err := d.worker(c, answerer)
+		answering, err := lesson.NewRole(c, answerer, d.http, d.retries)
 		if err != nil {
 			return agent.Result{}, err
 		}
@@ -73,7 +70,7 @@ func (d *desk) agent() agent.Agent {
 			return agent.Result{}, err
 		}
 		seen := []openai.ChatCompletionMessageParamUnion{openai.UserMessage(toRead(q.Text, found))}
-		said, err := answering.say(ctx, seen, how.Temperature, how.Seed+world.Hops+1)
+		said, err := say(ctx, answering, seen, how.Temperature, how.Seed+world.Hops+1)
 		if err != nil && !lesson.OutOfContext(err) {
 			return agent.Result{}, err
 		}
@@ -83,10 +80,10 @@ func (d *desk) agent() agent.Agent {
 
 // search lets the writer search until it says something else, and returns what
 // was found, each article once.
-func (d *desk) search(ctx context.Context, writing *worker, question string, how lesson.Sampling) (found []world.Article, searches int, err error) {
+func (d *desk) search(ctx context.Context, writing *lesson.Role, question string, how lesson.Sampling) (found []world.Article, searches int, err error) {
 	messages := []openai.ChatCompletionMessageParamUnion{openai.UserMessage(question)}
 	for turn := range int64(world.Hops) {
-		message, err := writing.say(ctx, messages, how.Temperature, how.Seed+turn, searchTool)
+		message, err := say(ctx, writing, messages, how.Temperature, how.Seed+turn, searchTool)
 		if lesson.OutOfContext(err) {
 			break // the writer talked past its memory: what was found stands
 		}
@@ -150,38 +147,12 @@ func rewards(q world.Question, found []world.Article, searches int, said string)
 	}
 }
 
-// worker is an agent as it reaches its model.
-type worker struct {
-	openai.Client
-	name, model string
-}
-
-func (d *desk) worker(c *agent.Call, name string) (*worker, error) {
-	llm, err := c.AgentLLM(name, "")
-	if err != nil {
-		return nil, err
-	}
-	key := "none"
-	if llm.APIKey != nil {
-		key = *llm.APIKey
-	}
-	client := openai.NewClient(option.WithBaseURL(llm.Endpoint), option.WithAPIKey(key), option.WithHTTPClient(d.http),
-		option.WithMaxRetries(d.retries))
-	return &worker{client, name, llm.Model}, nil
-}
-
-func (w *worker) say(ctx context.Context, messages []openai.ChatCompletionMessageParamUnion, temperature float64, seed int64, tools ...openai.ChatCompletionToolUnionParam) (openai.ChatCompletionMessage, error) {
-	completion, err := w.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
-		Model: w.model, Messages: messages, Tools: tools,
+// say asks one of the agents.
+func say(ctx context.Context, who *lesson.Role, messages []openai.ChatCompletionMessageParamUnion, temperature float64, seed int64, tools ...openai.ChatCompletionToolUnionParam) (openai.ChatCompletionMessage, error) {
+	return who.Say(ctx, openai.ChatCompletionNewParams{
+		Messages: messages, Tools: tools,
 		Temperature: openai.Float(temperature), Seed: openai.Int(seed), MaxCompletionTokens: openai.Int(maxTurnTokens),
 	})
-	if err != nil {
-		return openai.ChatCompletionMessage{}, fmt.Errorf("%s: %w", w.name, lesson.Readable(err))
-	}
-	if len(completion.Choices) == 0 {
-		return openai.ChatCompletionMessage{}, errors.New(w.name + ": the answer of " + w.model + " has no choices")
-	}
-	return completion.Choices[0].Message, nil
 }
 
 var searchTool = openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{

@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"os"
-	"slices"
 	"strconv"
 
 	agl "agentlightning"
@@ -117,10 +116,7 @@ func run(ctx context.Context, o options, how plan, stdout, stderr io.Writer) (er
 	if err := e.figures.print(stdout); err != nil {
 		return err
 	}
-	if o.Report != "" {
-		return lesson.Write(o.Report, &e.figures)
-	}
-	return nil
+	return lesson.Write(o.Report, &e.figures)
 }
 
 // experiment is the algorithm of the example: warm-up, a look at what the agents
@@ -198,16 +194,11 @@ const previewable = 10
 // would give the agents: on the first question that goes differently for both
 // agents, if there is one among the first.
 func (e *experiment) preview(ctx context.Context, env algorithm.Env, method pg.Method) error {
-	for _, q := range e.train[:min(previewable, len(e.train))] {
-		shares, err := lesson.Preview(ctx, env, limits(), q, previewed, e.Seed, method, writer, answerer)
-		if err != nil {
-			return err
-		}
-		e.figures.Preview, e.figures.PreviewQuestion = shares, q.Text
-		if !slices.ContainsFunc(shares, func(s lesson.Share) bool { return s.Calls == 0 }) {
-			break
-		}
+	at, shares, err := lesson.Preview(ctx, env, limits(), e.train[:min(previewable, len(e.train))], previewed, e.Seed, method, writer, answerer)
+	if err != nil {
+		return err
 	}
+	e.figures.Preview, e.figures.PreviewQuestion = shares, e.train[at].Text
 	return nil
 }
 
@@ -235,10 +226,7 @@ func meansOf(outcomes []algorithm.Outcome) (means, error) {
 			continue
 		}
 		n++
-		parts := map[string]float64{}
-		for _, d := range credit.Read(o.Rollout.RolloutID, "", o.Spans).Dimensions {
-			parts[d.Name] = d.Value
-		}
+		parts := lesson.Parts(credit.Read(o.Rollout.RolloutID, "", o.Spans).Dimensions)
 		sum.Answer += parts[partAnswer]
 		sum.F1 += parts[partF1]
 		sum.Found += parts[partFound]
@@ -265,17 +253,8 @@ func chooseSamples(questions []world.Question, before, after []algorithm.Outcome
 				continue
 			}
 			shown[len(q.Evidence)] = true
-			out = append(out, sample{q.Text, q.Answer, said(before[i]), said(after[i])})
+			out = append(out, sample{q.Text, q.Answer, lesson.Remarks(before[i].Spans), lesson.Remarks(after[i].Spans)})
 		}
-	}
-	return out
-}
-
-// said is what both agents said about a question.
-func said(o algorithm.Outcome) []string {
-	var out []string
-	for _, line := range lesson.Remarks(o.Spans) {
-		out = append(out, line.Text)
 	}
 	return out
 }
@@ -301,16 +280,7 @@ func (r *report) print(out io.Writer) error {
 	}
 	for _, s := range r.Samples {
 		fmt.Fprintf(out, "\n%s  (%s)\n", s.Question, s.Right)
-		for _, line := range []struct {
-			when string
-			said []string
-		}{{"before", s.Before}, {"after", s.After}} {
-			fmt.Fprintf(out, "  %-7s", line.when)
-			for _, text := range line.said {
-				fmt.Fprint(out, " "+text)
-			}
-			fmt.Fprintln(out)
-		}
+		lesson.PrintRemarks(out, s.Before, s.After)
 	}
 	fmt.Fprintf(out, "\n%d steps, %d rollouts (%d failed), %.0f s\n", r.Steps, r.Rollouts, r.FailedRollouts, r.Seconds)
 	return nil

@@ -121,10 +121,7 @@ func run(ctx context.Context, o options, out io.Writer) error {
 			fmt.Fprintf(out, "  %-7s %s\n", name+":", figures.Prompts[name])
 		}
 	}
-	if o.report != "" {
-		return lesson.Write(o.report, &r)
-	}
-	return nil
+	return lesson.Write(o.report, &r)
 }
 
 func runGEPA(ctx context.Context, o options, out io.Writer) (methodReport, error) {

@@ -117,8 +117,5 @@ func run(ctx context.Context, o lesson.Options, how plan, stdout, stderr io.Writ
 	r := &e.figures
 	fmt.Fprintf(stdout, "\nout of the house with the key, of %d validation tasks: %.1f%% before, %.1f%% after; %d rollouts (%d failed), %.0f s\n",
 		how.validation, 100*r.Before, 100*r.After, r.Rollouts, r.FailedRollouts, r.Seconds)
-	if o.Report != "" {
-		return lesson.Write(o.Report, r)
-	}
-	return nil
+	return lesson.Write(o.Report, r)
 }

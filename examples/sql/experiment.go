@@ -95,10 +95,7 @@ func run(ctx context.Context, o lesson.Options, how plan, stdout, stderr io.Writ
 	}
 	e.show.Close()
 	e.print(stdout)
-	if o.Report != "" {
-		return lesson.Write(o.Report, &e.figures)
-	}
-	return nil
+	return lesson.Write(o.Report, &e.figures)
 }
 
 // experiment is the algorithm of the example: both models are warmed up, the

@@ -2,12 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
 	"net/http"
 	"strings"
 
 	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	agl "agentlightning"
 	"agentlightning/agent"
@@ -54,11 +52,11 @@ func (t *table) agent() agent.Agent {
 		if err != nil {
 			return agent.Result{}, err
 		}
-		asking, err := t.player(c, asker)
+		asking, err := lesson.NewRole(c, asker, t.http, t.retries)
 		if err != nil {
 			return agent.Result{}, err
 		}
-		answering, err := t.player(c, answerer)
+		answering, err := lesson.NewRole(c, answerer, t.http, t.retries)
 		if err != nil {
 			return agent.Result{}, err
 		}
@@ -70,9 +68,9 @@ func (t *table) agent() agent.Agent {
 }
 
 // playGame is one game.
-func playGame(ctx context.Context, g *game.Game, asking, answering *player, how lesson.Sampling) error {
+func playGame(ctx context.Context, g *game.Game, asking, answering *lesson.Role, how lesson.Sampling) error {
 	for turn := int64(0); !g.Over(); turn += 2 {
-		said, err := asking.say(ctx, g.Notes(), how.Temperature, how.Seed+turn)
+		said, err := say(ctx, asking, g.Notes(), how.Temperature, how.Seed+turn)
 		if err != nil {
 			return err
 		}
@@ -81,7 +79,7 @@ func playGame(ctx context.Context, g *game.Game, asking, answering *player, how 
 		case move.Guess != "":
 			g.Guess(move.Guess)
 		case move.Question != "":
-			answer, err := answering.say(ctx, g.Secret(move.Question), how.Temperature, how.Seed+turn+1)
+			answer, err := say(ctx, answering, g.Secret(move.Question), how.Temperature, how.Seed+turn+1)
 			if err != nil {
 				return err
 			}
@@ -111,38 +109,13 @@ func rewards(g *game.Game) []agl.RewardDimension {
 	}
 }
 
-// player is an agent as it reaches its model.
-type player struct {
-	openai.Client
-	name, model string
-}
-
-func (t *table) player(c *agent.Call, name string) (*player, error) {
-	llm, err := c.AgentLLM(name, "")
-	if err != nil {
-		return nil, err
-	}
-	key := "none"
-	if llm.APIKey != nil {
-		key = *llm.APIKey
-	}
-	client := openai.NewClient(option.WithBaseURL(llm.Endpoint), option.WithAPIKey(key), option.WithHTTPClient(t.http),
-		option.WithMaxRetries(t.retries))
-	return &player{client, name, llm.Model}, nil
-}
-
-func (p *player) say(ctx context.Context, sees string, temperature float64, seed int64) (string, error) {
-	completion, err := p.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{
-		Model: p.model, Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage(sees)},
+// say asks one of the agents, who sees a text.
+func say(ctx context.Context, who *lesson.Role, sees string, temperature float64, seed int64) (string, error) {
+	message, err := who.Say(ctx, openai.ChatCompletionNewParams{
+		Messages:    []openai.ChatCompletionMessageParamUnion{openai.UserMessage(sees)},
 		Temperature: openai.Float(temperature), Seed: openai.Int(seed), MaxCompletionTokens: openai.Int(maxTurnTokens),
 	})
-	if err != nil {
-		return "", fmt.Errorf("%s: %w", p.name, lesson.Readable(err))
-	}
-	if len(completion.Choices) == 0 {
-		return "", fmt.Errorf("%s: the answer of %s has no choices", p.name, p.model)
-	}
-	return strings.TrimSpace(completion.Choices[0].Message.Content), nil
+	return strings.TrimSpace(message.Content), err
 }
 
 // messages is a demonstration in the form in which the model is asked later.

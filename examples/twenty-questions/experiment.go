@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
-	"slices"
 
 	agl "agentlightning"
 	"agentlightning/adapter/credit"
@@ -97,10 +96,7 @@ func run(ctx context.Context, o options, how plan, stdout, stderr io.Writer) (er
 	if err := e.figures.print(stdout); err != nil {
 		return err
 	}
-	if o.Report != "" {
-		return lesson.Write(o.Report, &e.figures)
-	}
-	return nil
+	return lesson.Write(o.Report, &e.figures)
 }
 
 // experiment is the algorithm of the example: warm-up, a look at what the agents
@@ -156,16 +152,12 @@ func (e *experiment) Run(ctx context.Context, env algorithm.Env) error {
 // it would give the agents: about the first thing whose games differ for both
 // agents, if there is one.
 func (e *experiment) preview(ctx context.Context, env algorithm.Env, method pg.Method) error {
-	for _, task := range game.Tasks() {
-		shares, err := lesson.Preview(ctx, env, limits(), task, previewed, e.Seed, method, asker, answerer)
-		if err != nil {
-			return err
-		}
-		e.figures.Preview, e.figures.PreviewThing = shares, task.Thing
-		if !slices.ContainsFunc(shares, func(s lesson.Share) bool { return s.Calls == 0 }) {
-			break
-		}
+	tasks := game.Tasks()
+	at, shares, err := lesson.Preview(ctx, env, limits(), tasks, previewed, e.Seed, method, asker, answerer)
+	if err != nil {
+		return err
 	}
+	e.figures.Preview, e.figures.PreviewThing = shares, tasks[at].Thing
 	return nil
 }
 
@@ -182,7 +174,7 @@ func (e *experiment) conclude(figures lesson.Report, before, after []algorithm.O
 	for i, t := range game.Tasks() {
 		for _, thing := range shown {
 			if t.Thing == thing {
-				r.Games = append(r.Games, gameTwice{thing, said(before[i]), said(after[i])})
+				r.Games = append(r.Games, gameTwice{thing, lesson.Remarks(before[i].Spans), lesson.Remarks(after[i].Spans)})
 			}
 		}
 	}
@@ -198,10 +190,7 @@ func played(outcomes []algorithm.Outcome) (play, error) {
 		if o.Reward == nil {
 			continue
 		}
-		parts := map[string]float64{}
-		for _, d := range credit.Read(o.Rollout.RolloutID, "", o.Spans).Dimensions {
-			parts[d.Name] = d.Value
-		}
+		parts := lesson.Parts(credit.Read(o.Rollout.RolloutID, "", o.Spans).Dimensions)
 		n++
 		sum.Solved += parts[solved]
 		sum.Questions += parts[questions]
@@ -230,15 +219,6 @@ func percent(share *float64) string {
 	return fmt.Sprintf("%.1f", 100**share)
 }
 
-// said is what both agents said in a game.
-func said(o algorithm.Outcome) []string {
-	var out []string
-	for _, line := range lesson.Remarks(o.Spans) {
-		out = append(out, line.Text)
-	}
-	return out
-}
-
 // print shows how it went.
 func (r *report) print(out io.Writer) error {
 	fmt.Fprintf(out, "\ncredit and advantage by %s of %d games about the %s\n", r.Rule, previewed, r.PreviewThing)
@@ -251,16 +231,7 @@ func (r *report) print(out io.Writer) error {
 	fmt.Fprintf(out, "%-40s %7s%% %7s%%\n", "true answers", percent(r.Start.Truths), percent(r.End.Truths))
 	for _, g := range r.Games {
 		fmt.Fprintf(out, "\nthe %s\n", g.Thing)
-		for _, line := range []struct {
-			when string
-			said []string
-		}{{"before", g.Before}, {"after", g.After}} {
-			fmt.Fprintf(out, "  %-7s", line.when)
-			for _, s := range line.said {
-				fmt.Fprint(out, " "+s)
-			}
-			fmt.Fprintln(out)
-		}
+		lesson.PrintRemarks(out, g.Before, g.After)
 	}
 	fmt.Fprintf(out, "\n%d steps, %d rollouts (%d failed), %.0f s\n", r.Steps, r.Rollouts, r.FailedRollouts, r.Seconds)
 	return nil

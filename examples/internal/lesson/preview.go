@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	agl "agentlightning"
@@ -33,10 +34,34 @@ type Part struct {
 	Value float64 `json:"value"`
 }
 
-// Preview lets agents work on one task n times, sampled as in training, and says
-// what a training with the method would give each agent for it. The agents are
-// listed in the order that is given.
-func Preview(ctx context.Context, env algorithm.Env, limits agl.RolloutConfig, task any, n int, seed int64, method pg.Method, agents ...string) ([]Share, error) {
+// Parts are the dimensions of a reward by their names.
+func Parts(reward []agl.RewardDimension) map[string]float64 {
+	parts := map[string]float64{}
+	for _, d := range reward {
+		parts[d.Name] = d.Value
+	}
+	return parts
+}
+
+// Preview lets agents work on tasks n times each, sampled as in training, until one
+// goes differently for all agents, the last otherwise. It returns which task that
+// is and what a training with the method would give each agent for it. The agents
+// are listed in the order that is given.
+func Preview[T any](ctx context.Context, env algorithm.Env, limits agl.RolloutConfig, tasks []T, n int, seed int64, method pg.Method, agents ...string) (at int, shares []Share, err error) {
+	for i, task := range tasks {
+		if shares, err = preview(ctx, env, limits, task, n, seed, method, agents); err != nil {
+			return 0, nil, err
+		}
+		at = i
+		if !slices.ContainsFunc(shares, func(s Share) bool { return s.Calls == 0 }) {
+			break
+		}
+	}
+	return at, shares, nil
+}
+
+// preview looks at one task.
+func preview(ctx context.Context, env algorithm.Env, limits agl.RolloutConfig, task any, n int, seed int64, method pg.Method, agents []string) ([]Share, error) {
 	list, err := algorithm.Tasks([]any{task})
 	if err != nil {
 		return nil, err

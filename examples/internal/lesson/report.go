@@ -55,8 +55,11 @@ func (r *Report) AddStep(step int, metrics map[string]float64) {
 	r.Curve = append(r.Curve, p)
 }
 
-// Write writes any report as JSON to a file.
+// Write writes any report as JSON to a file; without a name it does nothing.
 func Write(file string, report any) error {
+	if file == "" {
+		return nil
+	}
 	text, err := json.MarshalIndent(report, "", "  ")
 	if err != nil {
 		return fmt.Errorf("report: %w", err)

@@ -2,6 +2,8 @@ package lesson
 
 import (
 	"encoding/json"
+	"fmt"
+	"io"
 	"strings"
 
 	agl "agentlightning"
@@ -41,18 +43,29 @@ func Conversation(spans []agl.Span, agent string) []Line {
 	return append(lines, Line{"assistant", said(last.Attributes, func(member string) string { return semconv.CompletionKey(0, member) })})
 }
 
-// Remarks reads what the agents of an attempt said, a line a model call; the role is
-// the name of the agent.
-func Remarks(spans []agl.Span) []Line {
-	var lines []Line
+// Remarks reads what the agents of an attempt said, a text a model call.
+func Remarks(spans []agl.Span) []string {
+	var texts []string
 	for i := range spans {
-		if spans[i].Name != semconv.SpanModelCall {
-			continue
+		if spans[i].Name == semconv.SpanModelCall {
+			texts = append(texts, said(spans[i].Attributes, func(member string) string { return semconv.CompletionKey(0, member) }))
 		}
-		agent, _ := spans[i].Attributes.String(semconv.GenAIAgentName)
-		lines = append(lines, Line{agent, said(spans[i].Attributes, func(member string) string { return semconv.CompletionKey(0, member) })})
 	}
-	return lines
+	return texts
+}
+
+// PrintRemarks shows what was said about a task before and after the training.
+func PrintRemarks(out io.Writer, before, after []string) {
+	for _, line := range []struct {
+		when string
+		said []string
+	}{{"before", before}, {"after", after}} {
+		fmt.Fprintf(out, "  %-7s", line.when)
+		for _, text := range line.said {
+			fmt.Fprint(out, " "+text)
+		}
+		fmt.Fprintln(out)
+	}
 }
 
 // said is the text of a message, or its tool call as the model wrote it.
