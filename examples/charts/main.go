@@ -45,35 +45,20 @@ func mainStatus(args []string, stdout, stderr io.Writer) int {
 
 // options are what the command line says.
 type options struct {
-	seed                int64
-	db, report, picture string
-	port                int
+	lesson.ScriptedOptions
+
+	seed    int64
+	picture string
 }
 
 func parseOptions(args []string, help io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("charts", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
+	o.Register(f)
 	f.Int64Var(&o.seed, "seed", 1, "where the charts come from; the same seed repeats a run")
-	f.StringVar(&o.db, "db", "", "keep the database in this `FILE`")
-	f.IntVar(&o.port, "port", 0, "port of the server of this process; 0 takes a free one")
-	f.StringVar(&o.report, "report", "", "write the figures as JSON to this `FILE`")
 	f.StringVar(&o.picture, "picture", "", "draw the first chart into this `FILE` and do nothing else")
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(help, "Compares how a chart is best shown and asked about. The model is a script.\n\n  go run ./examples/charts\n\n")
-		f.SetOutput(help)
-		f.PrintDefaults()
-		return o, err
-	case err != nil:
-		return o, fmt.Errorf("%w; see --help", err)
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q; see --help", f.Arg(0))
-	case o.port < 0 || o.port > 65535:
-		return o, fmt.Errorf("--port %d: must be between 0 and 65535", o.port)
-	}
-	return o, nil
+	err := o.Parse(f, args, help, "Compares how a chart is best shown and asked about. The model is a script.\n\n  go run ./examples/charts")
+	return o, err
 }
 
 // drawn are the tasks of a seed, those for validation behind the others.
@@ -98,7 +83,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
-	site, err := lesson.OpenOver(ctx, &lesson.Options{DB: o.db, Port: o.port}, out, slog.New(slog.DiscardHandler), model.Model)
+	site, err := lesson.OpenOver(ctx, &lesson.Options{DB: o.DB, Port: o.Port}, out, slog.New(slog.DiscardHandler), model.Model)
 	if err != nil {
 		return err
 	}
@@ -117,5 +102,5 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	i := c.report.Images
 	fmt.Fprintf(out, "\nOf %d calls in these %d rollouts, %d triplets have the picture that was shown.\n"+
 		"For training they are %d rows with %d pictures.\n", i.Calls, i.Rollouts, i.Triplets, i.Rows, i.Pictures)
-	return lesson.Write(o.report, &c.report)
+	return lesson.Write(o.Report, &c.report)
 }

@@ -36,37 +36,15 @@ func mainStatus(args []string, stdout, stderr io.Writer) int {
 	})
 }
 
-// options are what the command line says.
-type options struct {
-	db, report string
-	port       int
-}
-
-func parseOptions(args []string, help io.Writer) (options, error) {
-	var o options
+func parseOptions(args []string, help io.Writer) (lesson.ScriptedOptions, error) {
+	var o lesson.ScriptedOptions
 	f := flag.NewFlagSet("coding-agent", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
-	f.StringVar(&o.db, "db", "", "keep the database in this `FILE`")
-	f.IntVar(&o.port, "port", 0, "port of the server of this process; 0 takes a free one")
-	f.StringVar(&o.report, "report", "", "write the figures as JSON to this `FILE`")
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(help, "Chooses the instructions of an agent that mends Go code. Its model is a script.\n\n  go run ./examples/coding-agent\n\n")
-		f.SetOutput(help)
-		f.PrintDefaults()
-		return o, err
-	case err != nil:
-		return o, fmt.Errorf("%w; see --help", err)
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q; see --help", f.Arg(0))
-	case o.port < 0 || o.port > 65535:
-		return o, fmt.Errorf("--port %d: must be between 0 and 65535", o.port)
-	}
-	return o, nil
+	o.Register(f)
+	err := o.Parse(f, args, help, "Chooses the instructions of an agent that mends Go code. Its model is a script.\n\n  go run ./examples/coding-agent")
+	return o, err
 }
 
-func run(ctx context.Context, o options, out io.Writer) (err error) {
+func run(ctx context.Context, o lesson.ScriptedOptions, out io.Writer) (err error) {
 	fmt.Fprintln(out, "The model is a script: this shows how coding agents are run, judged and chosen, not what models can do.")
 	workshop, err := sandbox.Open(ctx, sandbox.Limits{})
 	if err != nil {
@@ -79,7 +57,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, model.Close()) }()
-	site, err := lesson.OpenOver(ctx, &lesson.Options{DB: o.db, Port: o.port}, out, slog.New(slog.DiscardHandler), model.Model)
+	site, err := lesson.OpenOver(ctx, &lesson.Options{DB: o.DB, Port: o.Port}, out, slog.New(slog.DiscardHandler), model.Model)
 	if err != nil {
 		return err
 	}
@@ -111,7 +89,7 @@ func run(ctx context.Context, o options, out io.Writer) (err error) {
 	if err := choose.lesson(ctx, site, out); err != nil {
 		return err
 	}
-	return lesson.Write(o.report, &choose.report)
+	return lesson.Write(o.Report, &choose.report)
 }
 
 // lesson shows what the rollouts of the best prompt are to a trainer.

@@ -218,7 +218,7 @@ func TestMistakes(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := run(ctx, options{}, &help); err == nil {
+	if err := run(ctx, lesson.ScriptedOptions{}, &help); err == nil {
 		t.Error("run with an ended context went well")
 	}
 }

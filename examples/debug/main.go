@@ -8,14 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
 
 	"agentlightning/agent"
 	"agentlightning/algorithm"
 	"agentlightning/algorithm/baseline"
 	"agentlightning/emit"
+	"agentlightning/examples/internal/lesson"
 	"agentlightning/runner"
 	"agentlightning/store"
 	"agentlightning/store/engine"
@@ -30,44 +28,10 @@ const usage = `usage: debug step|hooks|dev
   dev     run the agent over its tasks, without learning
 `
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := mainStatus(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
-}
+func main() { lesson.MainOf(mainStatus) }
 
 func mainStatus(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	way, err := choose(args)
-	if err != nil {
-		fmt.Fprintf(stderr, "debug: %v\n%s", err, usage)
-		return 2
-	}
-	if err := way(ctx, stdout); err != nil {
-		fmt.Fprintln(stderr, "debug:", err)
-		return 1
-	}
-	return 0
-}
-
-func choose(args []string) (func(context.Context, io.Writer) error, error) {
-	if len(args) != 1 {
-		return nil, errors.New("name one way")
-	}
-	switch args[0] {
-	case "step":
-		return step, nil
-	case "hooks":
-		return hooks, nil
-	case "dev":
-		return dev, nil
-	case "-h", "--help":
-		return func(_ context.Context, out io.Writer) error {
-			_, err := io.WriteString(out, usage)
-			return err
-		}, nil
-	}
-	return nil, fmt.Errorf("there is no way %q", args[0])
+	return lesson.Choose(ctx, "debug", "way", usage, map[string]lesson.Way{"step": step, "hooks": hooks, "dev": dev}, args, stdout, stderr)
 }
 
 // step does rollouts one by one, without a queue: a place for a debugger.

@@ -5,12 +5,9 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"os"
-	"os/signal"
-	"syscall"
+
+	"agentlightning/examples/internal/lesson"
 )
 
 const usage = `usage: minimal traces|metrics|proxy
@@ -20,42 +17,8 @@ const usage = `usage: minimal traces|metrics|proxy
   proxy     call a model through the proxy with only a base URL
 `
 
-func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	status := mainStatus(ctx, os.Args[1:], os.Stdout, os.Stderr)
-	stop()
-	os.Exit(status)
-}
+func main() { lesson.MainOf(mainStatus) }
 
 func mainStatus(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	part, err := choose(args)
-	if err != nil {
-		fmt.Fprintf(stderr, "minimal: %v\n%s", err, usage)
-		return 2
-	}
-	if err := part(ctx, stdout); err != nil {
-		fmt.Fprintln(stderr, "minimal:", err)
-		return 1
-	}
-	return 0
-}
-
-func choose(args []string) (func(context.Context, io.Writer) error, error) {
-	if len(args) != 1 {
-		return nil, errors.New("name one part")
-	}
-	switch args[0] {
-	case "traces":
-		return traces, nil
-	case "metrics":
-		return metrics, nil
-	case "proxy":
-		return proxy, nil
-	case "-h", "--help":
-		return func(_ context.Context, out io.Writer) error {
-			_, err := io.WriteString(out, usage)
-			return err
-		}, nil
-	}
-	return nil, fmt.Errorf("there is no part %q", args[0])
+	return lesson.Choose(ctx, "minimal", "part", usage, map[string]lesson.Way{"traces": traces, "metrics": metrics, "proxy": proxy}, args, stdout, stderr)
 }

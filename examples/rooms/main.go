@@ -57,23 +57,14 @@ type options struct {
 func parseOptions(args []string, help io.Writer) (options, error) {
 	var o options
 	f := flag.NewFlagSet("rooms", flag.ContinueOnError)
-	f.SetOutput(io.Discard)
 	f.Int64Var(&o.seed, "seed", 1, "where every random choice comes from; the same seed repeats a run")
 	f.StringVar(&o.method, "method", "both", "`SEARCH`: gepa, apo or both")
 	f.StringVar(&o.report, "report", "", "write the figures as JSON to this `FILE`")
 	f.StringVar(&o.db, "db", "", "keep what was done in this database `FILE`")
-	err := f.Parse(args)
-	switch {
-	case errors.Is(err, flag.ErrHelp):
-		fmt.Fprint(help, "Improves the prompts of an agent that books rooms. The models are scripts.\n\n  go run ./examples/rooms\n\n")
-		f.SetOutput(help)
-		f.PrintDefaults()
+	if err := lesson.ParseFlags(f, args, help, "Improves the prompts of an agent that books rooms. The models are scripts.\n\n  go run ./examples/rooms"); err != nil {
 		return o, err
-	case err != nil:
-		return o, fmt.Errorf("%w; see --help", err)
-	case f.NArg() > 0:
-		return o, fmt.Errorf("unexpected argument %q; see --help", f.Arg(0))
-	case o.method != "gepa" && o.method != "apo" && o.method != "both":
+	}
+	if o.method != "gepa" && o.method != "apo" && o.method != "both" {
 		return o, fmt.Errorf("--method %s: must be gepa, apo or both", o.method)
 	}
 	return o, nil

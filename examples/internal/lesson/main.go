@@ -55,9 +55,44 @@ func (o *Options) Register(f *flag.FlagSet, db string) {
 	f.BoolVar(&o.Verbose, "verbose", false, "log what the server and the runners do to standard error")
 }
 
-// Parse reads the arguments and checks the options. It prints about and the
-// flags when help is asked for, and returns [flag.ErrHelp].
+// Parse reads the arguments and checks the options; see [ParseFlags].
 func (o *Options) Parse(f *flag.FlagSet, args []string, help io.Writer, about string) error {
+	switch err := ParseFlags(f, args, help, about); {
+	case err != nil:
+		return err
+	case o.Agents < 1:
+		return fmt.Errorf("--agents %d: must be at least 1", o.Agents)
+	case o.Steps < 0:
+		return fmt.Errorf("--steps %d: must be at least 1", o.Steps)
+	}
+	return checkPort(o.Port)
+}
+
+// ScriptedOptions are what examples with a scripted model take that keep a database.
+type ScriptedOptions struct {
+	DB     string
+	Report string
+	Port   int
+}
+
+// Register adds the options to the flags of an example.
+func (o *ScriptedOptions) Register(f *flag.FlagSet) {
+	f.StringVar(&o.DB, "db", "", "keep the database in this `FILE`")
+	f.IntVar(&o.Port, "port", 0, "port of the server of this process; 0 takes a free one")
+	f.StringVar(&o.Report, "report", "", "write the figures as JSON to this `FILE`")
+}
+
+// Parse reads the arguments and checks the options; see [ParseFlags].
+func (o *ScriptedOptions) Parse(f *flag.FlagSet, args []string, help io.Writer, about string) error {
+	if err := ParseFlags(f, args, help, about); err != nil {
+		return err
+	}
+	return checkPort(o.Port)
+}
+
+// ParseFlags reads arguments that are flags only. It prints about and the flags
+// when help is asked for, and returns [flag.ErrHelp].
+func ParseFlags(f *flag.FlagSet, args []string, help io.Writer, about string) error {
 	f.SetOutput(io.Discard)
 	err := f.Parse(args)
 	switch {
@@ -70,12 +105,13 @@ func (o *Options) Parse(f *flag.FlagSet, args []string, help io.Writer, about st
 		return fmt.Errorf("%w; see --help", err)
 	case f.NArg() > 0:
 		return fmt.Errorf("unexpected argument %q; see --help", f.Arg(0))
-	case o.Agents < 1:
-		return fmt.Errorf("--agents %d: must be at least 1", o.Agents)
-	case o.Steps < 0:
-		return fmt.Errorf("--steps %d: must be at least 1", o.Steps)
-	case o.Port < 0 || o.Port > 65535:
-		return fmt.Errorf("--port %d: must be between 0 and 65535", o.Port)
+	}
+	return nil
+}
+
+func checkPort(port int) error {
+	if port < 0 || port > 65535 {
+		return fmt.Errorf("--port %d: must be between 0 and 65535", port)
 	}
 	return nil
 }
