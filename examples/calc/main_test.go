@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"io"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -18,6 +19,7 @@ import (
 	agl "agentlightning"
 	"agentlightning/examples/calc/problem"
 	"agentlightning/examples/internal/lesson"
+	"agentlightning/examples/internal/lessontest"
 	"agentlightning/internal/cli"
 	"agentlightning/learner/native"
 	"agentlightning/store"
@@ -245,24 +247,15 @@ func TestProblemsOfPeople(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	tests := []struct {
-		want string
-		args []string
-	}{
-		{"--role boss: must be all, algorithm or runner", []string{"--role", "boss"}},
-		{"needs --server URL", []string{"--role", "runner"}},
-		{"--server goes with", []string{"--server", "http://x"}},
-		{"go together", []string{"--model", "x"}},
-		{"flag provided but not defined: -nope; see --help", []string{"--nope"}},
-		{`unexpected argument "x"`, []string{"x"}},
-		{"--agents -1", []string{"--agents", "-1"}},
-	}
-	for _, tt := range tests {
-		var out, errs bytes.Buffer
-		if status := mainStatus(tt.args, small(), &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), tt.want) {
-			t.Errorf("calc %v = %d, %q, want 1 and one line with %q", tt.args, status, errs.String(), tt.want)
-		}
-	}
+	lessontest.Refuses(t, func(args []string, stdout, stderr io.Writer) int { return mainStatus(args, small(), stdout, stderr) }, map[string][]string{
+		"--role boss: must be all, algorithm or runner":    {"--role", "boss"},
+		"needs --server URL":                               {"--role", "runner"},
+		"--server goes with":                               {"--server", "http://x"},
+		"go together":                                      {"--model", "x"},
+		"flag provided but not defined: -nope; see --help": {"--nope"},
+		`unexpected argument "x"`:                          {"x"},
+		"--agents -1":                                      {"--agents", "-1"},
+	})
 	var out, errs bytes.Buffer
 	if status := mainStatus([]string{"--help"}, small(), &out, &errs); status != 0 || !strings.Contains(out.String(), "-shuffle-rewards") {
 		t.Errorf("calc --help = %d, %q", status, out.String())

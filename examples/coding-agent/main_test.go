@@ -202,16 +202,11 @@ func TestScriptNeedsCode(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	for want, args := range map[string][]string{
+	lessontest.Refuses(t, mainStatus, map[string][]string{
 		"unexpected argument":       {"leap"},
 		"--port 70000: must be":     {"--port", "70000"},
 		"flag provided but not def": {"--seed", "1"},
-	} {
-		var out, errs bytes.Buffer
-		if status := mainStatus(args, &out, &errs); status != 1 || !strings.Contains(errs.String(), want) {
-			t.Errorf("%v = %d: %q, want %q", args, status, errs.String(), want)
-		}
-	}
+	})
 	var help, errs bytes.Buffer
 	if status := mainStatus([]string{"--help"}, &help, &errs); status != 0 || !strings.Contains(help.String(), "-report") {
 		t.Errorf("--help = %d: %s%s", status, help.String(), errs.String())

@@ -7,11 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
-
 	"agentlightning/adapter/credit"
-	"agentlightning/examples/internal/lesson"
 	"agentlightning/examples/internal/lessontest"
 	"agentlightning/learner/native"
 	"agentlightning/store"
@@ -28,10 +24,14 @@ func small() plan {
 	return p
 }
 
+// example is the command with the small plan.
+func example(args []string, stdout, stderr io.Writer) int {
+	return mainStatus(args, small(), stdout, stderr)
+}
+
 // play runs the example and returns its report and what it printed.
 func play(t *testing.T, args ...string) (report, string) {
 	t.Helper()
-	example := func(args []string, stdout, stderr io.Writer) int { return mainStatus(args, small(), stdout, stderr) }
 	return lessontest.Play[report](t, example, append([]string{"--port", "0", "--agents", "8"}, args...)...)
 }
 
@@ -51,10 +51,7 @@ func TestAllRules(t *testing.T) {
 		}
 	}
 	again, _ := play(t, "--seed", "5")
-	timeless := cmpopts.IgnoreFields(lesson.Report{}, "Seconds", "TokensPerSecond")
-	if diff := cmp.Diff(r, again, timeless, cmpopts.IgnoreUnexported(lesson.Report{})); diff != "" {
-		t.Errorf("the same seed gave another report:\n%s", diff)
-	}
+	lessontest.SameReport(t, r, again)
 }
 
 // What moves earned is in the store where they earned it, and a state is all that
@@ -92,18 +89,13 @@ func TestSpans(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	for want, args := range map[string][]string{
+	lessontest.Refuses(t, example, map[string][]string{
 		`--credit: `:           {"--credit", "fair"},
 		`unexpected argument`:  {"x"},
 		"--steps -1":           {"--steps", "-1"},
 		"provided but not":     {"--nope"},
 		"--port 70000: must b": {"--port", "70000"},
-	} {
-		var out, errs bytes.Buffer
-		if status := mainStatus(args, small(), &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), want) {
-			t.Errorf("grid %v = %d, %q, want 1 and one line with %q", args, status, errs.String(), want)
-		}
-	}
+	})
 	var out, errs bytes.Buffer
 	if status := mainStatus([]string{"--help"}, small(), &out, &errs); status != 0 || !strings.Contains(out.String(), "-shuffle-rewards") {
 		t.Errorf("grid --help = %d, %q", status, out.String())

@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"fmt"
 	"io"
 	"os"
@@ -41,10 +40,14 @@ func small() plan {
 	return p
 }
 
+// example is the command with the small plan.
+func example(args []string, stdout, stderr io.Writer) int {
+	return mainStatus(args, small(), stdout, stderr)
+}
+
 // playExample runs the example and returns its report and what it printed.
 func playExample(t *testing.T, args ...string) (report, string) {
 	t.Helper()
-	example := func(args []string, stdout, stderr io.Writer) int { return mainStatus(args, small(), stdout, stderr) }
 	return lessontest.Play[report](t, example, append([]string{"--port", "0", "--agents", "8"}, args...)...)
 }
 
@@ -63,10 +66,7 @@ func TestWholeLoop(t *testing.T) {
 		}
 	}
 	again, _ := playExample(t, "--seed", "5")
-	timeless := cmpopts.IgnoreFields(lesson.Report{}, "Seconds", "TokensPerSecond")
-	if diff := cmp.Diff(r, again, timeless, cmpopts.IgnoreUnexported(lesson.Report{})); diff != "" {
-		t.Errorf("the same seed gave another report:\n%s", diff)
-	}
+	lessontest.SameReport(t, r, again)
 	checkDatabase(t, db)
 }
 
@@ -94,10 +94,7 @@ func checkDatabase(t *testing.T, db string) {
 			}
 		}
 		read := credit.Read(r.RolloutID, "", spans.Items)
-		parts := map[string]float64{}
-		for _, d := range read.Dimensions {
-			parts[d.Name] = d.Value
-		}
+		parts := lesson.Parts(read.Dimensions)
 		if len(parts) != 5 || read.Dimensions[0].Name != partAnswer {
 			t.Fatalf("rollout %s: rewards %v", r.RolloutID, read.Dimensions)
 		}
@@ -152,7 +149,7 @@ func TestFigures(t *testing.T) {
 		t.Fatal(err)
 	}
 	for seed := int64(1); seed <= 3; seed++ {
-		trained, control := readReport(t, "seed", seed), readReport(t, "shuffled", seed)
+		trained, control := lessontest.Figures[report](t, seed)
 		if trained.ShuffleRewards || !control.ShuffleRewards || trained.Start != control.Start {
 			t.Errorf("seed %d: report and control do not belong together", seed)
 		}
@@ -174,30 +171,13 @@ func TestFigures(t *testing.T) {
 	}
 }
 
-func readReport(t *testing.T, name string, seed int64) (r report) {
-	t.Helper()
-	text, err := os.ReadFile(filepath.Join("figures", fmt.Sprintf("%s-%d.json", name, seed)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := json.Unmarshal(text, &r); err != nil {
-		t.Fatal(err)
-	}
-	return r
-}
-
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	for want, args := range map[string][]string{
+	lessontest.Refuses(t, example, map[string][]string{
 		"--credit: ":                       {"--credit", "fair"},
 		"unexpected argument":              {"x"},
 		"--steps -1":                       {"--steps", "-1"},
 		"provided but not":                 {"--nope"},
 		retrieverCommand + ` "x": must be`: {retrieverCommand, "x"},
-	} {
-		var out, errs bytes.Buffer
-		if status := mainStatus(args, small(), &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), want) {
-			t.Errorf("rag %v = %d, %q, want 1 and one line with %q", args, status, errs.String(), want)
-		}
-	}
+	})
 }

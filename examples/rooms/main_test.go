@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"slices"
 	"strings"
@@ -128,14 +127,9 @@ func TestTool(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	for want, args := range map[string][]string{
+	lessontest.Refuses(t, mainStatus, map[string][]string{
 		"--method best: must be": {"--method", "best"},
 		`unexpected argument`:    {"x"},
 		"provided but not":       {"--nope"},
-	} {
-		var out, errs bytes.Buffer
-		if status := mainStatus(args, &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), want) {
-			t.Errorf("rooms %v = %d, %q, want 1 and one line with %q", args, status, errs.String(), want)
-		}
-	}
+	})
 }

@@ -7,9 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
-	"agentlightning/examples/internal/lesson"
 	"agentlightning/examples/internal/lessontest"
 	"agentlightning/learner/native"
 )
@@ -50,10 +48,7 @@ func TestRounds(t *testing.T) {
 		t.Errorf("%d walks were imitated:\n%s", total, out)
 	}
 	again, _ := play(t, "--seed", "5")
-	timeless := cmpopts.IgnoreFields(lesson.Report{}, "Seconds", "TokensPerSecond")
-	if diff := cmp.Diff(r, again, timeless, cmpopts.IgnoreUnexported(lesson.Report{})); diff != "" {
-		t.Errorf("the same seed gave another report:\n%s", diff)
-	}
+	lessontest.SameReport(t, r, again)
 }
 
 // The control imitates as many walks, but others.

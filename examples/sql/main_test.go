@@ -1,17 +1,14 @@
 package main
 
 import (
-	"bytes"
 	"io"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"agentlightning/adapter/credit"
-	"agentlightning/examples/internal/lesson"
 	"agentlightning/examples/internal/lessontest"
 	"agentlightning/examples/sql/library"
 	"agentlightning/learner/native"
@@ -30,10 +27,14 @@ func small() plan {
 	return p
 }
 
+// example is the command with the small plan.
+func example(args []string, stdout, stderr io.Writer) int {
+	return mainStatus(args, small(), stdout, stderr)
+}
+
 // play runs the example and returns its report and what it printed.
 func play(t *testing.T, args ...string) (report, string) {
 	t.Helper()
-	example := func(args []string, stdout, stderr io.Writer) int { return mainStatus(args, small(), stdout, stderr) }
 	return lessontest.Play[report](t, example, append([]string{"--port", "0", "--agents", "8"}, args...)...)
 }
 
@@ -51,10 +52,7 @@ func TestWholeLoop(t *testing.T) {
 		}
 	}
 	again, _ := play(t, "--seed", "5")
-	timeless := cmpopts.IgnoreFields(lesson.Report{}, "Seconds", "TokensPerSecond")
-	if diff := cmp.Diff(r, again, timeless, cmpopts.IgnoreUnexported(lesson.Report{})); diff != "" {
-		t.Errorf("the same seed gave another report:\n%s", diff)
-	}
+	lessontest.SameReport(t, r, again)
 	checkDatabase(t, db)
 }
 
@@ -124,14 +122,9 @@ func TestDemonstrations(t *testing.T) {
 
 func TestMistakes(t *testing.T) {
 	t.Parallel()
-	for want, args := range map[string][]string{
+	lessontest.Refuses(t, example, map[string][]string{
 		`unexpected argument`: {"x"},
 		"--agents 0":          {"--agents", "0"},
 		"provided but not":    {"--nope"},
-	} {
-		var out, errs bytes.Buffer
-		if status := mainStatus(args, small(), &out, &errs); status != 1 || strings.Count(errs.String(), "\n") != 1 || !strings.Contains(errs.String(), want) {
-			t.Errorf("sql %v = %d, %q, want 1 and one line with %q", args, status, errs.String(), want)
-		}
-	}
+	})
 }
