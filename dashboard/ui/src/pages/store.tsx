@@ -5,7 +5,7 @@ import { bytes, duration, number } from '../logic/format';
 import { quantile, samples, sum } from '../logic/prometheus';
 import { Card, Failed, Figure, Loading, PageTitle } from '../parts/bits';
 import { Chart } from '../parts/chart';
-import { useHistory } from '../parts/history';
+import { rate, useHistory } from '../parts/history';
 
 export function Component() {
   const statistics = useStatistics();
@@ -20,12 +20,8 @@ export function Component() {
   if (statistics.error) return <Failed error={statistics.error} retry={() => void statistics.refetch()} />;
   if (!s) return <Loading what="the store" />;
   const commits = sum(list, 'agl_db_commit_seconds_count');
-  const first = history[0];
-  const last = history.at(-1);
-  const growth = first && last && last.at > first.at ? (last.values['spans']! - first.values['spans']!) / (last.at - first.at) : undefined;
-  const firstSize = sizes[0];
-  const lastSize = sizes.at(-1);
-  const grown = firstSize && lastSize && lastSize.at > firstSize.at ? (lastSize.values['bytes']! - firstSize.values['bytes']!) / (lastSize.at - firstSize.at) : undefined;
+  const growth = rate(history, 'spans');
+  const grown = rate(sizes, 'bytes');
   const full = s.eviction_threshold_bytes === undefined ? undefined : (s.total_span_bytes ?? 0) / Math.max(s.eviction_threshold_bytes, 1);
   return (
     <Stack>
