@@ -167,11 +167,11 @@ func outlineAttributes(o *store.SpanOutline, attributes jsonx.Raw) error {
 		switch string(name) {
 		case firstRole, firstContent:
 			o.Kind = store.KindCall
-		case "gen_ai.usage.input_tokens":
+		case semconv.GenAIInputTokens:
 			input = count(value)
 		case "gen_ai.usage.prompt_tokens":
 			prompt = count(value)
-		case "gen_ai.usage.output_tokens":
+		case semconv.GenAIOutputTokens:
 			output = count(value)
 		case "gen_ai.usage.completion_tokens":
 			completion = count(value)
