@@ -151,6 +151,7 @@ const (
 	NounResources Noun = "resources"
 	NounWorkers   Noun = "workers"
 	NounRuns      Noun = "runs" // with metrics and checkpoints
+	NounLogs      Noun = "logs" // of runs, by the ids of those
 	NounModels    Noun = "models"
 )
 

@@ -4,8 +4,8 @@ import "context"
 
 type keyKey struct{}
 
-// WithKey returns a context whose next call that enqueues, starts, numbers or
-// adds spans is done once, however often it is repeated with the same key and
+// WithKey returns a context whose next call that enqueues, starts, numbers, or
+// adds spans or lines of a log, is done once, however often it is repeated with the same key and
 // the same arguments: the repetition gets the answer of the first, also after
 // the store was closed or killed in between, for ten minutes. With other
 // arguments it is [ErrKeyReused]. What failed may be tried again. A key is for

@@ -289,6 +289,16 @@ type RunStore interface {
 	LatestCheckpoint(ctx context.Context, runID string) (agl.Checkpoint, error)
 	// Checkpoints lists the checkpoints of a run by step, without their State.
 	Checkpoints(ctx context.Context, runID string) ([]agl.Checkpoint, error)
+	// AddLogLines appends lines to the log of a run, all or none, and gives them
+	// their positions. One that is longer than [LogLineBytes] is [ErrInvalid].
+	// What is then too much goes, the oldest lines first: see [LogLines].
+	AddLogLines(ctx context.Context, runID string, lines ...agl.LogLine) error
+	// RunLog reads a part of the log of a run.
+	RunLog(ctx context.Context, q LogQuery) (LogPage, error)
+	// DeleteRun removes a run with its metrics, its records of checkpoints and
+	// its log. Rollouts that it asked for stay as they are, and so do files of
+	// weights. One that is running is [ErrConflict], unless it is forced.
+	DeleteRun(ctx context.Context, runID string, force bool) error
 }
 
 // ModelStore keeps the model backends that the proxy routes to.

@@ -90,6 +90,9 @@ func routes() []route {
 		{method: post, pattern: "runs/{run_id}/checkpoints", serve: (*handler).putCheckpoint},
 		{method: get, pattern: "runs/{run_id}/checkpoints", serve: (*handler).checkpoints},
 		{method: get, pattern: "runs/{run_id}/checkpoints/latest", serve: (*handler).latestCheckpoint},
+		{method: get, pattern: "runs/{run_id}/log", serve: (*handler).runLog},
+		{method: post, pattern: "runs/{run_id}/log", serve: (*handler).addLogLines},
+		{method: del, pattern: "runs/{run_id}", serve: (*handler).deleteRun},
 
 		{method: get, pattern: "models", serve: (*handler).listModels},
 		{method: post, pattern: "models", serve: (*handler).putModels},

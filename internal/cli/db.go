@@ -138,9 +138,9 @@ func newDBPrune(db *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "prune --older-than AGE",
 		Short: "Delete rollouts that ended long ago, with their attempts and spans; the server must be stopped",
-		Long: "Delete rollouts that ended longer ago than AGE, with their attempts and spans. What is queued or\n" +
-			"under way, resources, runs and their metrics stay. The room is used for what comes next;\n" +
-			"'agl db vacuum' gives it back to the disk.",
+		Long: "Delete rollouts that ended longer ago than AGE, with their attempts and spans, and the lines in the\n" +
+			"logs of runs that did. What is queued or under way, resources, runs and their metrics stay. The room\n" +
+			"is used for what comes next; 'agl db vacuum' gives it back to the disk.",
 		Example: "  agl db prune --older-than 30d --dry-run\n  agl db prune --older-than 12h",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -160,7 +160,7 @@ func newDBPrune(db *string) *cobra.Command {
 			if dry {
 				verb = "would delete"
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %d rollouts, %d attempts, %d spans that ended before %s\n", verb, n.Rollouts, n.Attempts, n.Spans,
+			fmt.Fprintf(cmd.OutOrStdout(), "%s %d rollouts, %d attempts, %d spans and %d lines in logs of runs that ended before %s\n", verb, n.Rollouts, n.Attempts, n.Spans, n.LogLines,
 				time.Now().Add(-age).Format(time.DateTime))
 			return nil
 		},

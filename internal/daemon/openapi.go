@@ -201,6 +201,9 @@ func schemas() map[string]openapi.Schema {
 		"RunUpdate":   openapi.Object("status=:RunStatus config=:object error=:string"),
 		"StepMetrics": openapi.Object("step:integer time:number values:object"),
 		"Checkpoint":  openapi.Object("step:integer time:number path:string score=:number? state=:object"),
+		"LogLevel":    openapi.Enum(agl.LogLevels()...),
+		"LogLine":     openapi.Object("position=:integer time=:number level:LogLevel message:string attributes=:object"),
+		"LogPage":     openapi.Object("lines:[]LogLine first:integer last:integer dropped:integer more:boolean"),
 		"BackendKind": openapi.Enum(agl.BackendKinds()...),
 		"Model": openapi.Object("model:string endpoint:string version=:integer target=:string api_key=:string key_given=:boolean api_key_env=:string kind=:BackendKind " +
 			"api_version=:string weight=:integer retries=:integer concurrency=:integer rpm=:integer tpm=:integer"),

@@ -61,6 +61,12 @@ type Walk struct {
 	Most int
 }
 
+// LogBounds are how much of a log is kept.
+type LogBounds struct {
+	Lines int64
+	Bytes int64 // see [agl.LogLine.Size]
+}
+
 // Reader reads one consistent state. Lookups of unknown keys return the zero
 // value and false, or leave the key out of the map.
 type Reader interface {
@@ -115,6 +121,9 @@ type Reader interface {
 	StepMetrics(runID string, after int) ([]agl.StepMetrics, error)
 	LatestCheckpoint(runID string) (agl.Checkpoint, bool, error)
 	Checkpoints(runID string) ([]agl.Checkpoint, error) // by step, without State
+	// RunLog gets a query whose Text is in lower case and whose Limit is set. Of a
+	// run without a log the page is that of an empty one.
+	RunLog(q store.LogQuery) (store.LogPage, error)
 
 	Models() ([]agl.Model, error)
 	Counts() (store.Statistics, error)
@@ -165,6 +174,11 @@ type Tx interface {
 	UpdateRun(r agl.Run) error
 	PutStepMetrics(runID string, m []agl.StepMetrics) error
 	PutCheckpoint(runID string, c agl.Checkpoint) error
+	// AppendLogLines appends lines at the next positions, and then removes the
+	// oldest, but never the last one, until no more is kept than that.
+	AppendLogLines(runID string, lines []agl.LogLine, keep LogBounds) error
+	// DeleteRun removes a run with all that is kept of it.
+	DeleteRun(id string) error
 
 	// PutModels replaces the whole list. It holds no keys; the engine keeps them.
 	PutModels(m []agl.Model) error

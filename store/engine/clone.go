@@ -117,6 +117,13 @@ func CloneStepMetrics(m *agl.StepMetrics) agl.StepMetrics {
 	return out
 }
 
+// CloneLogLine copies a line of a log.
+func CloneLogLine(l *agl.LogLine) agl.LogLine {
+	out := *l
+	out.Attributes = cloneRaw(l.Attributes)
+	return out
+}
+
 // CloneCheckpoint copies a checkpoint.
 func CloneCheckpoint(c *agl.Checkpoint) agl.Checkpoint {
 	out := *c

@@ -139,6 +139,14 @@ type runRow struct {
 	run         agl.Run
 	metrics     []agl.StepMetrics // by step
 	checkpoints []agl.Checkpoint  // by step
+	log         runLog
+}
+
+// runLog is the log of a run. Nothing of it is changed in place.
+type runLog struct {
+	lines []agl.LogLine // that are kept, by position
+	first int64         // position of the first of them, less 1
+	bytes int64
 }
 
 type answer struct {

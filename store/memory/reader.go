@@ -265,6 +265,33 @@ func (r reader) Checkpoints(runID string) ([]agl.Checkpoint, error) {
 	return out, nil
 }
 
+func (r reader) RunLog(q store.LogQuery) (store.LogPage, error) {
+	row, ok := r.s.runs[q.RunID]
+	if !ok {
+		return store.LogPage{First: 1}, nil
+	}
+	log := &row.log
+	n := int64(len(log.lines))
+	from := min(max(q.After-log.first, 0), n)
+	to := n
+	if q.Before > 0 {
+		to = max(min(q.Before-1-log.first, n), from)
+	}
+	part := log.lines[from:to]
+	lines, more := engine.SelectLog(func(yield func(*agl.LogLine) bool) {
+		for i := range part {
+			at := i
+			if q.Newest {
+				at = len(part) - 1 - i
+			}
+			if !yield(&part[at]) {
+				return
+			}
+		}
+	}, &q)
+	return store.LogPage{Lines: lines, First: log.first + 1, Last: log.first + n, More: more}, nil
+}
+
 func (r reader) Models() ([]agl.Model, error) { return slices.Clone(r.s.models), nil }
 
 func (r reader) Counts() (store.Statistics, error) { return counts(r.s), nil }

@@ -38,6 +38,9 @@ func change(tx engine.Tx, tag string, now float64) error {
 		tx.PutStepMetrics("run-"+tag, []agl.StepMetrics{{Step: 3}, {Step: 1}, {Step: 3, Time: 1}}),
 		tx.PutCheckpoint("run-"+tag, agl.Checkpoint{Step: 2}),
 		tx.PutCheckpoint("run-"+tag, agl.Checkpoint{Step: 1}),
+		tx.AppendLogLines("run-"+tag, []agl.LogLine{{Message: "a"}, {Message: "b"}, {Message: tag}}, engine.LogBounds{Lines: 2, Bytes: 100}),
+		tx.InsertRun(agl.Run{RunID: "doomed-" + tag}),
+		tx.AppendLogLines("doomed-"+tag, []agl.LogLine{{Message: tag}}, engine.LogBounds{Lines: 2, Bytes: 100}),
 		tx.PutModels([]agl.Model{{Name: tag}}),
 		tx.PutAnswer("key", []byte(tag), now+5),
 		tx.PutAnswer("key-"+tag, []byte(tag), now+5),
@@ -81,6 +84,8 @@ func touch(tx engine.Tx, tag string) error {
 		tx.UpdateRun(agl.Run{RunID: "run-" + tag, Error: "x"}),
 		tx.PutStepMetrics("run-"+tag, []agl.StepMetrics{{Step: 1, Time: 9}, {Step: 9}}),
 		tx.PutCheckpoint("run-"+tag, agl.Checkpoint{Step: 2, Path: "x"}),
+		tx.AppendLogLines("run-"+tag, []agl.LogLine{{Message: "c"}}, engine.LogBounds{Lines: 2, Bytes: 100}),
+		tx.DeleteRun("doomed-"+tag),
 		tx.PutModels(nil))
 }
 
@@ -119,6 +124,7 @@ func dump(t *testing.T, b *memory.Backend) string {
 			read(r.StepMetrics(run.RunID, -1))
 			c, ok, err := r.LatestCheckpoint(run.RunID)
 			read(fmt.Sprint(c, ok), err)
+			read(r.RunLog(store.LogQuery{RunID: run.RunID, Limit: 10}))
 		}
 		read(r.Models())
 		read(r.Counts())

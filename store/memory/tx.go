@@ -420,6 +420,40 @@ func (t *tx) PutCheckpoint(runID string, c agl.Checkpoint) error {
 	return nil
 }
 
+func (t *tx) AppendLogLines(runID string, lines []agl.LogLine, keep engine.LogBounds) error {
+	row, ok := t.s.runs[runID]
+	if !ok {
+		return errorf("run %s does not exist", runID)
+	}
+	old := row.log
+	t.did(func() { row.log = old })
+	log := &row.log
+	for i := range lines {
+		l := engine.CloneLogLine(&lines[i])
+		l.Position = log.first + int64(len(log.lines)) + 1
+		log.lines = append(log.lines, l) // it does not touch old
+		log.bytes += int64(l.Size())
+	}
+	gone := 0
+	for n := len(log.lines); gone < n-1 && (int64(n-gone) > keep.Lines || log.bytes > keep.Bytes); gone++ {
+		log.bytes -= int64(log.lines[gone].Size())
+	}
+	log.lines, log.first = log.lines[gone:], log.first+int64(gone)
+	return nil
+}
+
+func (t *tx) DeleteRun(id string) error {
+	row, ok := t.s.runs[id]
+	if !ok {
+		return errorf("run %s does not exist", id)
+	}
+	order := t.s.runOrder
+	t.did(func() { t.s.runs[id], t.s.runOrder = row, order })
+	delete(t.s.runs, id)
+	t.s.runOrder = slices.DeleteFunc(slices.Clone(order), func(r *runRow) bool { return r == row })
+	return nil
+}
+
 func (t *tx) PutModels(m []agl.Model) error {
 	old := t.s.models
 	t.s.models = slices.Clone(m)

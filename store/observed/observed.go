@@ -260,6 +260,24 @@ func (s *Store) Checkpoints(ctx context.Context, runID string) (_ []agl.Checkpoi
 	return s.next.Checkpoints(ctx, runID)
 }
 
+// AddLogLines implements [store.Store].
+func (s *Store) AddLogLines(ctx context.Context, runID string, lines ...agl.LogLine) (err error) {
+	defer s.m.done(opAddLogLines, time.Now(), &err)
+	return s.next.AddLogLines(ctx, runID, lines...)
+}
+
+// RunLog implements [store.Store].
+func (s *Store) RunLog(ctx context.Context, q store.LogQuery) (_ store.LogPage, err error) {
+	defer s.m.done(opRunLog, time.Now(), &err)
+	return s.next.RunLog(ctx, q)
+}
+
+// DeleteRun implements [store.Store].
+func (s *Store) DeleteRun(ctx context.Context, runID string, force bool) (err error) {
+	defer s.m.done(opDeleteRun, time.Now(), &err)
+	return s.next.DeleteRun(ctx, runID, force)
+}
+
 // PutModels implements [store.Store].
 func (s *Store) PutModels(ctx context.Context, models []agl.Model) (err error) {
 	defer s.m.done(opPutModels, time.Now(), &err)

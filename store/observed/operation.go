@@ -37,6 +37,9 @@ const (
 	opPutCheckpoint
 	opLatestCheckpoint
 	opCheckpoints
+	opAddLogLines
+	opRunLog
+	opDeleteRun
 	opPutModels
 	opReplaceModels
 	opDeleteModels
@@ -87,6 +90,9 @@ var names = [operations]string{
 	opPutCheckpoint:    "put_checkpoint",
 	opLatestCheckpoint: "get_latest_checkpoint",
 	opCheckpoints:      "query_checkpoints",
+	opAddLogLines:      "add_log_lines",
+	opRunLog:           "query_run_log",
+	opDeleteRun:        "delete_run",
 	opPutModels:        "put_models",
 	opReplaceModels:    "replace_models",
 	opDeleteModels:     "delete_models",

@@ -50,6 +50,14 @@ var rules = []rule{
 		`SELECT count(*) FROM rollouts WHERE status IN ('queuing', 'requeuing') AND control IS NULL AND seq NOT IN (SELECT rollout FROM queue)`,
 		unqueued, 5, 0,
 	},
+	{
+		`SELECT count(*) FROM log_lines WHERE NOT EXISTS (SELECT 1 FROM run_logs WHERE log = log_lines.log AND position BETWEEN first AND last)`,
+		"lines are outside of the logs that they belong to", 6, 0,
+	},
+	{
+		`SELECT count(*) FROM run_logs WHERE NOT EXISTS (SELECT 1 FROM runs WHERE run_id = run_logs.run_id)`,
+		"logs belong to no run", 6, 0,
+	},
 }
 
 const unqueued = "rollouts wait to be claimed but are not in the queue"

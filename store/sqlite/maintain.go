@@ -199,13 +199,13 @@ func openExisting(ctx context.Context, cfg Config) (*Backend, error) {
 }
 
 // Pruned counts what was deleted.
-type Pruned struct{ Rollouts, Attempts, Spans int64 }
+type Pruned struct{ Rollouts, Attempts, Spans, LogLines int64 }
 
 // pruneBatch is how many rollouts one transaction deletes.
 const pruneBatch = 200
 
 // Prune deletes the rollouts that ended before a moment, with their attempts and
-// spans, and answers that are kept no longer. With dry it only counts them. No
+// spans, the lines in the logs of runs that did, and answers that are kept no longer. With dry it only counts them. No
 // server may be running on the database. The room is used for what comes next;
 // [Vacuum] gives it back.
 func Prune(ctx context.Context, cfg Config, ended time.Time, dry bool) (total Pruned, err error) {
@@ -234,16 +234,19 @@ func Prune(ctx context.Context, cfg Config, ended time.Time, dry bool) (total Pr
 			return total, fmt.Errorf("prune %s: %w", cfg.Path, err)
 		}
 	}
-	if dry {
-		return total, nil
-	}
-	err = b.Update(ctx, func(etx engine.Tx) error {
+	err = b.Update(ctx, func(etx engine.Tx) (err error) {
 		t := etx.(*tx)
+		if total.LogLines, err = t.pruneLogs(before, dry); err != nil || dry {
+			return err
+		}
 		t.write()
-		_, err := t.c.exec(deleteAnswers, float64(time.Now().Unix()))
+		_, err = t.c.exec(deleteAnswers, float64(time.Now().Unix()))
 		return err
 	})
-	return total, err
+	if err != nil {
+		return total, fmt.Errorf("prune %s: %w", cfg.Path, err)
+	}
+	return total, nil
 }
 
 // ended lists rollouts that ended before a moment, by their seq, after one of them.

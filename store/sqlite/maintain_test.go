@@ -77,16 +77,29 @@ func TestPrune(t *testing.T) {
 	ctx := t.Context()
 	s := clocked(t, path, &now)
 	old := work(t, s, 450) // more than two transactions delete
+	logged := func(id string, ends bool) {
+		must(s.CreateRun(ctx, agl.Run{RunID: id}))(t)
+		lines := []agl.LogLine{{Level: agl.LogInfo, Message: "a"}, {Level: agl.LogInfo, Message: "b"}}
+		if err := s.AddLogLines(ctx, id, lines...); err != nil {
+			t.Fatal(err)
+		}
+		if ends {
+			must(s.UpdateRun(ctx, id, store.RunUpdate{Status: store.To(agl.RunSucceeded)}))(t)
+		}
+	}
+	logged("run-old", true)
+	logged("run-open", false)
 	queued := must(s.EnqueueRollouts(ctx, []store.EnqueueRequest{{Input: []byte("1")}, {Input: []byte("2")}}))(t)
 	must(s.UpdateRollout(ctx, queued[0].RolloutID, store.RolloutUpdate{Status: store.To(agl.RolloutCancelled)}))(t) // stays in the queue
 	now = now.Add(time.Hour)
 	kept := work(t, s, 20)
+	logged("run-new", true)
 	now = now.Add(time.Hour)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
 	cutoff := time.Date(2026, 1, 1, 0, 30, 0, 0, time.UTC)
-	want := sqlite.Pruned{Rollouts: 451, Attempts: 900, Spans: 1350}
+	want := sqlite.Pruned{Rollouts: 451, Attempts: 900, Spans: 1350, LogLines: 2}
 	for _, dry := range []bool{true, true, false} {
 		got := must(sqlite.Prune(ctx, sqlite.Config{Path: path}, cutoff, dry))(t)
 		if got != want {
@@ -105,6 +118,18 @@ func TestPrune(t *testing.T) {
 	s = clocked(t, path, &now)
 	if _, err := s.Rollout(ctx, old[0]); err == nil {
 		t.Error("a pruned rollout is still there")
+	}
+	for id, want := range map[string][2]int64{"run-old": {0, 2}, "run-open": {2, 0}, "run-new": {2, 0}} {
+		log := must(s.RunLog(ctx, store.LogQuery{RunID: id}))(t)
+		if got := [2]int64{int64(len(log.Lines)), log.Dropped}; got != want || log.Last != 2 {
+			t.Errorf("log of %s: %d lines, %d dropped, last %d, want %v and 2", id, got[0], got[1], log.Last, want)
+		}
+	}
+	if err := s.AddLogLines(ctx, "run-old", agl.LogLine{Level: agl.LogInfo, Message: "c"}); err != nil {
+		t.Error(err)
+	}
+	if log := must(s.RunLog(ctx, store.LogQuery{RunID: "run-old"}))(t); len(log.Lines) != 1 || log.First != 3 || log.Lines[0].Position != 3 {
+		t.Errorf("log that goes on = %+v, want the third line", log)
 	}
 	page := must(s.QueryRollouts(ctx, store.RolloutQuery{StatusIn: []agl.RolloutStatus{agl.RolloutSucceeded}}))(t)
 	var left []string

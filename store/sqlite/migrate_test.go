@@ -196,6 +196,14 @@ func oneOfEverything(tx engine.Tx) error {
 			return tx.PutCheckpoint("run-1", agl.Checkpoint{Step: 1, Time: 1, Path: "a", Score: &ten})
 		},
 		func() error {
+			lines := []agl.LogLine{
+				{Time: 1, Level: agl.LogInfo, Message: "gone", Attributes: []byte(`{}`)},
+				{Time: 2, Level: agl.LogWarn, Message: "slow", Attributes: []byte(`{"step":1,"x":1.0}`)},
+				{Time: 3, Level: agl.LogError, Message: "no disk", Attributes: []byte(`{}`)},
+			}
+			return tx.AppendLogLines("run-1", lines, engine.LogBounds{Lines: 2, Bytes: 1000})
+		},
+		func() error {
 			return tx.PutModels([]agl.Model{{Name: "small", Endpoint: "http://127.0.0.1:1/v1", KeyGiven: true}})
 		},
 		func() error { return tx.PutAnswer("key", []byte("answer"), 1e12) },

@@ -54,6 +54,8 @@ func TestPlans(t *testing.T) {
 		{"rollouts by id", byID.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"rollouts of controllers by status", controlled.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"selectLastSpan", selectLastSpan},
+		{"selectNewestLog", selectNewestLog},
+		{"deleteLogLines", deleteLogLines},
 		{"selectSpanned", selectSpanned},
 		{"countByStatus", countByStatus},
 		{"fewOfStatus", fewOfStatus},

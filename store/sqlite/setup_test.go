@@ -99,6 +99,13 @@ func dump(t *testing.T, b engine.Backend) string {
 				return err
 			}
 			out += mustJSON([]any{run, metrics, checkpoint})
+			log, err := r.RunLog(store.LogQuery{RunID: run.RunID, Limit: 100})
+			if err != nil {
+				return err
+			}
+			if log.Last > 0 { // files of older schemas have none
+				out += mustJSON(log)
+			}
 		}
 		models, err := r.Models()
 		out += mustJSON(append([]agl.Model{}, models...)) + "\n"

@@ -353,6 +353,7 @@ func browseTests() []test {
 			claimed := must(f.DequeueRollouts(f.Context(), store.DequeueRequest{Limit: 1, WorkerID: new("w")}))(f)[0]
 			f.addSpan(claimed.Attempt)
 			f.createRun("r")
+			f.ok(f.AddLogLines(f.Context(), "r", agl.LogLine{Level: agl.LogInfo}))
 			must(f.AddResources(f.Context(), nil))(f)
 			f.ok(f.PutModels(f.Context(), []agl.Model{{Name: "m", Endpoint: "http://127.0.0.1:1/v1"}}))
 			got := must(w.Next(f.Context()))(f)
@@ -363,6 +364,7 @@ func browseTests() []test {
 			f.same("spans", got[store.NounSpans].IDs, []string{claimed.RolloutID})
 			f.same("workers", got[store.NounWorkers].IDs, []string{"w"})
 			f.same("runs", got[store.NounRuns].IDs, []string{"r"})
+			f.same("logs", got[store.NounLogs].IDs, []string{"r"})
 			equal(f, "resources", got[store.NounResources].N, 1)
 			f.same("models", got[store.NounModels].IDs, []string{"m"})
 			stop, cancel := context.WithCancel(f.Context())

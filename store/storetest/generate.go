@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"strings"
 	"time"
 
@@ -249,7 +250,27 @@ func anyRun(r *rand.Rand, s *side) operation {
 		}
 		return s.runs[i]
 	}
-	switch r.IntN(7) {
+	switch r.IntN(9) {
+	case 7:
+		lines := []agl.LogLine{
+			{Level: agl.LogLevels()[r.IntN(4)], Message: "m" + strconv.Itoa(r.IntN(4))},
+			{Level: agl.LogInfo, Message: "second", Attributes: json.RawMessage(`{"step":` + strconv.Itoa(step) + `}`)},
+		}
+		return op(func(ctx context.Context, s *side) string { return show(nil, s.AddLogLines(ctx, id(s), lines...)) }, "log of run %d: %v", i, lines)
+	case 8:
+		if r.IntN(3) == 0 {
+			force := r.IntN(2) == 0
+			return op(func(ctx context.Context, s *side) string { return show(nil, s.DeleteRun(ctx, id(s), force)) }, "delete run %d, %v", i, force)
+		}
+		q := store.LogQuery{
+			After: r.Int64N(4), Before: r.Int64N(9), Level: one(r, "", agl.LogDebug, agl.LogWarn, "bad"),
+			Text: one(r, "", "M1", "step", "sEcond"), Limit: r.IntN(4), Newest: r.IntN(2) == 0,
+		}
+		return op(func(ctx context.Context, s *side) string {
+			q := q
+			q.RunID = id(s)
+			return show(s.RunLog(ctx, q))
+		}, "read log of run %d: %+v", i, q)
 	case 0, 1:
 		run := agl.Run{RunID: one(r, "", "", "r1"), Algorithm: "a", Seed: int64(r.IntN(9))}
 		return op(func(ctx context.Context, s *side) string {

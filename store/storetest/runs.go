@@ -50,6 +50,10 @@ func runTests() []test {
 			f.refused(err, store.ErrNotFound, "")
 			_, err = f.Checkpoints(f.Context(), "x")
 			f.refused(err, store.ErrNotFound, "")
+			f.refused(f.AddLogLines(f.Context(), "x", agl.LogLine{Level: agl.LogInfo}), store.ErrNotFound, "")
+			_, err = f.RunLog(f.Context(), store.LogQuery{RunID: "x"})
+			f.refused(err, store.ErrNotFound, "")
+			f.refused(f.DeleteRun(f.Context(), "x", true), store.ErrNotFound, "")
 		}},
 		{"a run ends and goes on", "", func(f *fixture) {
 			run := f.createRun("r")

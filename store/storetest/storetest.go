@@ -85,6 +85,7 @@ func Run(t *testing.T, open Opener, lacks ...Lack) {
 		{"workers", workerTests()},
 		{"resources", resourceTests()},
 		{"runs", runTests()},
+		{"logs of runs", runLogTests()},
 		{"models", modelTests()},
 		{"control", controlTests()},
 		{"browse", browseTests()},
