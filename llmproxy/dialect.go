@@ -10,12 +10,13 @@ import (
 	"time"
 
 	agl "agentlightning"
+	"agentlightning/llm/anthropic"
 	"agentlightning/llm/openai"
 )
 
 // dialect is one of the APIs that callers speak. A backend that speaks it is
-// sent the call as it is; any other is asked for a chat completion, which is
-// translated back.
+// sent the call as it is; any other is asked for a chat completion, or for a
+// message where that is all it speaks, which is translated back.
 type dialect struct {
 	name      string // as people know it
 	route     string // below /v1
@@ -139,8 +140,7 @@ func (c *call) planFor(b *backend) (*plan, *openai.Error) {
 		}
 		return p, nil
 	}
-	chat := chatCompletions
-	if d.chat == nil || !chat.spoken(kind) {
+	if d.translate == nil && (d != chatCompletions || !messages.spoken(kind)) {
 		return nil, &openai.Error{
 			Message: "the backend of model " + strconv.Quote(b.Name) + " is of kind " + string(kind) + ", which does not speak " + d.name +
 				"; call it by an API that it speaks, or register the model with another backend",
@@ -151,9 +151,13 @@ func (c *call) planFor(b *backend) (*plan, *openai.Error) {
 	if err != nil {
 		return nil, err
 	}
+	if messages.spoken(kind) {
+		return c.planMessage(ask)
+	}
 	if kind == agl.BackendOpenAI || kind == agl.BackendAzure {
 		ask = withNewerNames(ask)
 	}
+	chat := chatCompletions
 	p := &plan{route: chat.route, ask: ask, gather: chat.gather, translate: d.translate(c)}
 	if c.recorded() {
 		p.capture = chat.capture(ask)
@@ -161,6 +165,50 @@ func (c *call) planFor(b *backend) (*plan, *openai.Error) {
 		p.capture = openai.CaptureUsage(ask)
 	}
 	return p, nil
+}
+
+// planMessage returns how a chat completion is put to a backend that speaks
+// Messages only.
+func (c *call) planMessage(chat *openai.Request) (*plan, *openai.Error) {
+	ask, err := anthropic.MessageRequest(chat)
+	if err != nil {
+		return nil, err
+	}
+	asChat := anthropic.NewChatTranslator(chat, "chatcmpl-"+agl.NewSpanID(), c.start.Unix())
+	p := &plan{route: messages.route, ask: ask, gather: messages.gather, translate: asChat}
+	if c.dialect.translate != nil {
+		p.translate = &throughChat{chat: asChat, caller: c.dialect.translate(c)}
+	}
+	return p, nil
+}
+
+// throughChat turns a message into a chat completion and that into what the
+// caller reads.
+type throughChat struct {
+	chat   *anthropic.ChatTranslator
+	caller translator
+}
+
+func (t *throughChat) AppendAnswer(dst []byte, a *openai.Answer) ([]byte, error) {
+	return t.caller.AppendAnswer(dst, a)
+}
+
+func (t *throughChat) AppendChunk(dst, data []byte) ([]byte, error) {
+	chunk, err := t.chat.Chunk(data)
+	if err != nil || chunk == nil {
+		return dst, err
+	}
+	return t.caller.AppendChunk(dst, chunk)
+}
+
+func (t *throughChat) AppendEnd(dst []byte) []byte {
+	// It holds no text, which is all that an error could be about.
+	dst, _ = t.caller.AppendChunk(dst, t.chat.UsageChunk())
+	return t.caller.AppendEnd(dst)
+}
+
+func (t *throughChat) AppendError(dst []byte, status int, e *openai.Error) []byte {
+	return t.caller.AppendError(dst, status, e)
 }
 
 // withNewerNames returns a chat completion request that OpenAI's own servers

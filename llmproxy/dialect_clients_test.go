@@ -300,6 +300,51 @@ func TestConversationOfOpenAIsChat(t *testing.T) {
 	checkConversation(t, r)
 }
 
+// The same conversation at a backend that has Messages only, which is another
+// proxy before one that has chat completions only: what comes back went through
+// both translations.
+func TestConversationOfOpenAIsChatAtMessages(t *testing.T) {
+	t.Parallel()
+	backend := newChatOnly(t, turnWithTools, turnWithText)
+	far := setupReal(t, agl.Model{Name: "m", Endpoint: backend.url})
+	near := setupReal(t, agl.Model{Name: "m", Endpoint: far.endpoint, Kind: agl.BackendAnthropic, APIKey: "unused"})
+	params := openai.ChatCompletionNewParams{
+		Model: "m", Messages: []openai.ChatCompletionMessageParamUnion{openai.SystemMessage("Be brief."), openai.UserMessage("1+1?")},
+		Tools:         []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{Name: "add"})},
+		StreamOptions: openai.ChatCompletionStreamOptionsParam{IncludeUsage: openai.Bool(true)},
+	}
+	stream := near.client.Chat.Completions.NewStreaming(t.Context(), params)
+	var acc openai.ChatCompletionAccumulator
+	for stream.Next() {
+		if !acc.AddChunk(stream.Current()) {
+			t.Errorf("chunk does not follow: %s", stream.Current().RawJSON())
+		}
+	}
+	if err := stream.Err(); err != nil {
+		t.Fatal(err)
+	}
+	first := acc.Choices[0]
+	if first.Message.Content != " Grüße\n" || first.FinishReason != "tool_calls" || acc.Usage.TotalTokens != 8 || len(first.Message.ToolCalls) != 2 ||
+		first.Message.ToolCalls[0].Function.Arguments != `{"a": 1, "b": "é"}` || first.Message.ToolCalls[1].Function.Arguments != "{}" {
+		t.Errorf("the streamed answer is %+v, usage %+v", first, acc.Usage)
+	}
+	params.StreamOptions = openai.ChatCompletionStreamOptionsParam{}
+	params.Messages = append(params.Messages, first.Message.ToParam(), openai.ToolMessage("2", "call_1"), openai.ToolMessage("none", "call_2"))
+	second, err := near.client.Chat.Completions.New(t.Context(), params)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if second.Choices[0].Message.Content != "It is 2. 👋" || second.Choices[0].FinishReason != "stop" || second.Usage.CompletionTokens != 2 {
+		t.Errorf("the second answer is %s", second.RawJSON())
+	}
+	const asked = `[{"content":[{"text":"Be brief.","type":"text"}],"role":"system"},{"content":[{"text":"1+1?","type":"text"}],"role":"user"},` +
+		`{"content":" Grüße\n","role":"assistant","tool_calls":[{"function":{"arguments":"{\"a\": 1, \"b\": \"é\"}","name":"add"},"id":"call_1","type":"function"},{"function":{"arguments":"{}","name":"add"},"id":"call_2","type":"function"}]},` +
+		`{"content":"2","role":"tool","tool_call_id":"call_1"},{"content":"none","role":"tool","tool_call_id":"call_2"}]`
+	if got := backend.messages(t, 1); got != asked {
+		t.Errorf("the backend was asked with\n%s, want\n%s", got, asked)
+	}
+}
+
 // A completion on a server that has none becomes a chat completion; one whose
 // prompt that cannot hold is refused.
 func TestOpenAIsCompletions(t *testing.T) {

@@ -134,11 +134,14 @@ func TestNativeDialectPassesThrough(t *testing.T) {
 	}
 }
 
-// translatedCalls are the ways to ask a chat-only backend.
-var translatedCalls = []struct {
+// translatedCall is a call that is made in one dialect and answered in another.
+type translatedCall struct {
 	name, route, ask, askStream string
 	last                        string // what ends a stream
-}{
+}
+
+// translatedCalls are the ways to ask a chat-only backend.
+var translatedCalls = []translatedCall{
 	{"message", "/messages", askMessage, askMessageStream, "event: message_stop"},
 	{"response", "/responses", askResponse, askRespStream, "event: response.completed"},
 	{"completion", "/completions", askCompletion, askComplStream, "data: [DONE]"},
@@ -470,15 +473,93 @@ func TestTranslatedCallRefuses(t *testing.T) {
 	}
 }
 
-// A backend of Messages is not asked for anything else.
+// A backend of Messages is asked for nothing that a message cannot be.
 func TestDialectNotSpoken(t *testing.T) {
 	t.Parallel()
 	f := spoken(t, agl.BackendAnthropic, func(http.ResponseWriter, *http.Request) { t.Error("the backend was called") })
-	for _, route := range []string{"/chat/completions", "/responses", "/completions", "/embeddings"} {
-		status, _, body := f.post(t, "/v1"+route, `{"model":"m","input":"Hi","prompt":"Hi"}`)
-		if message, code := errorOf(t, body); status != http.StatusBadRequest || code != "dialect_not_spoken" || !strings.Contains(message, "anthropic") {
-			t.Errorf("%s is answered %d %s", route, status, body)
+	status, _, body := f.post(t, "/v1/embeddings", `{"model":"m","input":"Hi"}`)
+	if message, code := errorOf(t, body); status != http.StatusBadRequest || code != "dialect_not_spoken" || !strings.Contains(message, "anthropic") {
+		t.Errorf("embeddings are answered %d %s", status, body)
+	}
+	for _, ask := range []struct{ route, body, param string }{
+		{"/chat/completions", `{"model":"m","messages":[{"role":"user","content":"Hi"}],"n":2}`, "n"},
+		{"/responses", `{"model":"m","input":"Hi","top_logprobs":3}`, "logprobs"},
+		{"/completions", `{"model":"m","prompt":"Hi","logit_bias":{"7":1}}`, "logit_bias"},
+	} {
+		status, _, body := f.post(t, "/v1"+ask.route, ask.body)
+		if message, _ := errorOf(t, body); status != http.StatusBadRequest || !strings.HasPrefix(message, ask.param+": ") {
+			t.Errorf("%s is answered %d %s, want a refusal of %s", ask.route, status, body, ask.param)
 		}
+	}
+}
+
+// What Anthropic's servers say reaches callers of every other dialect, in
+// whatever pieces it comes.
+func TestMessagesForOtherCallers(t *testing.T) {
+	t.Parallel()
+	const words = "Grüße 👋"
+	for _, tt := range translatedForMessages {
+		for _, size := range []int{0, 1, 7, 1 << 16} {
+			t.Run(fmt.Sprintf("%s in pieces of %d", tt.name, size), func(t *testing.T) {
+				t.Parallel()
+				f := spoken(t, agl.BackendAnthropic, func(w http.ResponseWriter, r *http.Request) {
+					body, _ := io.ReadAll(r.Body)
+					if r.URL.Path != "/v1/messages" || r.Header.Get("X-Api-Key") != "sk-backend" || r.Header.Get("Anthropic-Version") == "" || r.Header.Get("Authorization") != "" {
+						t.Errorf("%s was asked with %v", r.URL, r.Header)
+					}
+					if want := `"max_tokens":8192`; !strings.Contains(string(body), want) {
+						t.Errorf("the backend was asked %s without %s", body, want)
+					}
+					if size == 0 {
+						answers(nativeMessageWhole)(w, r)
+					} else {
+						streams(nativeMessage, size)(w, r)
+					}
+				})
+				for _, ask := range []string{tt.ask, tt.askStream} {
+					status, _, body := f.post(t, attempt+tt.route, ask, "Authorization", "Bearer sk-caller")
+					if status != http.StatusOK {
+						t.Fatalf("status %d: %s", status, body)
+					}
+					want := []string{words, "toolu_1"}
+					if ask == tt.askStream {
+						want = append(want, tt.last)
+					} else {
+						want = append(want, `{\"a\": 1}`) // in a stream it is in pieces
+					}
+					for _, part := range want {
+						if !strings.Contains(body, part) {
+							t.Errorf("the answer has no %s:\n%s", part, body)
+						}
+					}
+				}
+				for _, s := range f.store.stored() {
+					if problem(s) != "token_ids_missing" {
+						t.Errorf("problem is %q", problem(s))
+					}
+					if got, _ := s.Attributes.String("gen_ai.completion.0.tool_calls.0.arguments"); got != `{"a": 1}` {
+						t.Errorf("arguments are %s", got)
+					}
+				}
+			})
+		}
+	}
+}
+
+// translatedForMessages are the ways to ask a backend that has Messages only.
+var translatedForMessages = append([]translatedCall{
+	{"chat", "/v1/chat/completions", `{"model":"m","messages":[{"role":"user","content":"Hi"}]}`, `{"model":"m","messages":[{"role":"user","content":"Hi"}],"stream":true}`, "data: [DONE]"},
+}, translatedCalls[1:2]...) // a completion cannot call tools
+
+func TestMessageForCompletion(t *testing.T) {
+	t.Parallel()
+	f := spoken(t, agl.BackendAnthropic, answers(`{"id":"msg_1","type":"message","role":"assistant","model":"claude","content":[{"type":"text","text":"Grüße"}],"stop_reason":"max_tokens","usage":{"input_tokens":2,"output_tokens":7}}`))
+	status, _, body := f.post(t, attempt+"/completions", askCompletion)
+	if want := `"text":"Grüße"`; status != http.StatusOK || !strings.Contains(body, want) || !strings.Contains(body, `"finish_reason":"length"`) {
+		t.Errorf("answered %d %s, want %s and that the limit was met", status, body, want)
+	}
+	if status, _, body := f.post(t, attempt+"/completions", askComplStream); status != http.StatusOK || !strings.Contains(body, `"text":"Grüße"`) || !strings.Contains(body, "data: [DONE]") {
+		t.Errorf("as a stream: %d %s", status, body)
 	}
 }
 

@@ -58,6 +58,13 @@ func (c *counts) add(raw []byte) {
 	}
 }
 
+// usage counts as a chat completion does: what was at hand of the prompt is part
+// of it.
+func (c *counts) usage() *openai.Usage {
+	prompt := c.input + c.cached + c.created
+	return &openai.Usage{Prompt: prompt, Completion: c.output, Total: prompt + c.output, Cached: c.cached}
+}
+
 func wholeNumber(raw []byte) (int64, bool) {
 	n, err := strconv.ParseInt(string(raw), 10, 64)
 	return n, err == nil
@@ -81,9 +88,8 @@ func (a *Accumulator) Answer() *openai.Answer {
 		}
 	}
 	out.Choices = []openai.Choice{c}
-	if u := a.usage; u.seen {
-		prompt := u.input + u.cached + u.created
-		out.Usage = &openai.Usage{Prompt: prompt, Completion: u.output, Total: prompt + u.output, Cached: u.cached}
+	if a.usage.seen {
+		out.Usage = a.usage.usage()
 	}
 	return &out
 }
@@ -128,20 +134,29 @@ func text(members []jsonx.Member, key string) string {
 // stop takes in why the message ended, in the words of a chat completion.
 func (a *Accumulator) stop(members []jsonx.Member) {
 	reason := text(members, "stop_reason")
-	switch reason {
-	case "":
+	if reason == "" {
 		return
-	case "end_turn":
-		reason = "stop"
-	case "stop_sequence":
-		reason = "stop"
-		a.choice.StopSequence = text(members, "stop_sequence")
-	case "max_tokens":
-		reason = "length"
-	case "tool_use":
-		reason = "tool_calls"
 	}
-	a.choice.FinishReason = reason
+	a.choice.FinishReason = finishReason(reason)
+	if reason == "stop_sequence" {
+		a.choice.StopSequence = text(members, "stop_sequence")
+	}
+}
+
+// finishReason is why a message ended in the words of a chat completion. Words
+// that are new here stay as they are.
+func finishReason(stopReason string) string {
+	switch stopReason {
+	case "end_turn", "stop_sequence", "pause_turn":
+		return "stop"
+	case "max_tokens", "model_context_window_exceeded":
+		return "length"
+	case "tool_use":
+		return "tool_calls"
+	case "refusal":
+		return "content_filter"
+	}
+	return stopReason
 }
 
 func (a *Accumulator) block(raw []byte) {

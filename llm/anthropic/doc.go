@@ -8,8 +8,12 @@
 // tracing needs. Errors, the list of models and an estimate of tokens are here
 // as well, in the shapes that Anthropic's clients read.
 //
-// What a chat completion has no place for is refused by name. Left out are
-// cache_control, metadata and is_error, which do not change what is asked.
+// [MessageRequest] and [ChatTranslator] do the same the other way round, for
+// callers of chat completions at a server that has Messages only.
+//
+// What the other dialect has no place for is refused by name. Left out are
+// members that do not change what is asked: cache_control, metadata and is_error
+// of a message; seed, store, metadata and the like of a chat completion.
 //
 // The package is no client: use the official anthropic-sdk-go for that.
 package anthropic

@@ -6,8 +6,8 @@ import (
 	"agentlightning/internal/jsonx"
 )
 
-// Draft is a chat completion request that is made of another one. What cannot
-// be put as a chat completion is noted, and the rest goes on.
+// Draft is a request in one dialect that is made of one in another. What cannot
+// be put that way is noted, and the rest goes on.
 type Draft struct {
 	jsonx.Builder
 
@@ -57,7 +57,7 @@ func (d *Draft) Rest(r *Request, named map[string]bool) {
 }
 
 // Finish ends the request. With an error, which is the first thing refused,
-// the request is what could be put as a chat completion.
+// the request is what could be put that way.
 func (d *Draft) Finish() (*Request, *Error) {
 	d.Close('}')
 	r, err := ParseRequest(d.Bytes)
