@@ -31,7 +31,7 @@ func (h *handler) capabilities(*call) answer {
 	can := map[string]any{
 		"browse": h.config.Browser != nil, "events": h.config.Feed != nil, "delete": h.config.Delete != nil,
 		"sorts": store.BrowseSorts(), "browse_limit": store.BrowseLimit, "browse_spans_limit": store.BrowseSpansLimit,
-		"version": h.config.Version, "rescore": []string{}, "checks": h.config.Checks != nil,
+		"version": h.config.Version, "rescore": []string{}, "checks": h.config.Checks != nil, "prune": h.config.Pruner != nil,
 	}
 	if h.config.Rescorer != nil {
 		can["rescore"] = h.config.Rescorer.Kinds()

@@ -51,6 +51,11 @@ func descriptions() map[string]Route {
 		"POST rescores":                {Summary: "Begin to score rollouts again, into a set of rewards of its own", In: "RescoreRequest", Out: "Rescoring", Status: http.StatusAccepted},
 		"DELETE rescores/{rescore_id}": {Summary: "Stop work that scores rollouts again; what was scored stays", Out: "Rescoring", Status: ok},
 
+		"GET prunings/preview":       {Summary: "Tell what deleting what ended longer ago than an age would delete, and what stays", Query: "older_than_seconds:number", Out: "Prunable", Status: ok},
+		"GET prunings":               {Summary: "List the work that deletes what ended long ago, the newest first", Out: "[]Pruning", Status: ok},
+		"POST prunings":              {Summary: "Begin to delete rollouts that ended before a moment, with their attempts and spans", In: "PruneRequest", Out: "Pruning", Status: http.StatusAccepted},
+		"DELETE prunings/{prune_id}": {Summary: "Stop work that deletes; what is deleted stays so", Out: "Pruning", Status: ok},
+
 		"POST queues/rollouts/enqueue": {Summary: "Add rollouts to the queue, all or none", In: "EnqueueRequest", Out: "[]Rollout", Status: created},
 		"POST queues/rollouts/dequeue": {Summary: "Claim rollouts, first in, first out; Prefer: wait=SECONDS waits for work", In: "DequeueRequest?", Out: "[]AttemptedRollout", Status: ok},
 		"POST queues/rollouts/release": {Summary: "Undo claims as if they had never been made", In: "ReleaseRequest", Out: "object", Status: ok},

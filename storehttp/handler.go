@@ -46,6 +46,8 @@ type Config struct {
 	Delete  func(ctx context.Context, rolloutID string) error
 	// Rescorer scores rollouts again; nil means that the server cannot.
 	Rescorer Rescorer
+	// Pruner deletes what ended long ago; nil means that the server cannot.
+	Pruner Pruner
 	// Checks looks at what the server needs; nil means that it cannot.
 	Checks Checker
 	// Version is that of the server, as its capabilities say it.

@@ -39,6 +39,11 @@ func routes() []route {
 		{method: post, pattern: "rescores", serve: (*handler).startRescore},
 		{method: del, pattern: "rescores/{rescore_id}", serve: (*handler).stopRescore},
 
+		{method: get, pattern: "prunings/preview", serve: (*handler).previewPrune},
+		{method: get, pattern: "prunings", serve: (*handler).listPrunes},
+		{method: post, pattern: "prunings", serve: (*handler).startPrune},
+		{method: del, pattern: "prunings/{prune_id}", serve: (*handler).stopPrune},
+
 		{method: post, pattern: "queues/rollouts/enqueue", serve: (*handler).enqueue},
 		{method: post, pattern: "queues/rollouts/dequeue", serve: (*handler).dequeue},
 		{method: post, pattern: "queues/rollouts/release", serve: (*handler).release},

@@ -411,6 +411,11 @@ var rules = []rule{
 		"store":        contract,
 		"storehttp":    "what is asked for and told",
 	}},
+	{"internal/pruning", "deleting what ended long ago from the store of a running server", reasons{
+		root:        words,
+		"store":     contract,
+		"storehttp": "what is asked for and told",
+	}},
 	{"internal/daemon", "the assembled server", reasons{
 		root:                                  words,
 		"adapter":                             "describes the words of its explanations",
@@ -420,6 +425,7 @@ var rules = []rule{
 		"internal/access":                     "guards every protocol",
 		"internal/jsonx":                      "refusals that are JSON",
 		"internal/logs":                       "lines name their request",
+		"internal/pruning":                    "deletes what ended long ago",
 		"internal/rescoring":                  "scores stored rollouts again",
 		"internal/openapi":                    "describes what it serves",
 		"llm/openai":                          "refuses model calls in the words of their clients",

@@ -11,6 +11,9 @@ import (
 
 	"github.com/spf13/cobra"
 
+	agl "agentlightning"
+	"agentlightning/store"
+	"agentlightning/store/engine"
 	"agentlightning/store/sqlite"
 )
 
@@ -139,8 +142,10 @@ func newDBPrune(db *string) *cobra.Command {
 		Use:   "prune --older-than AGE",
 		Short: "Delete rollouts that ended long ago, with their attempts and spans; the server must be stopped",
 		Long: "Delete rollouts that ended longer ago than AGE, with their attempts and spans, and the lines in the\n" +
-			"logs of runs that did. What is queued or under way, resources, runs and their metrics stay. The room\n" +
-			"is used for what comes next; 'agl db vacuum' gives it back to the disk.",
+			"logs of runs that did. What is queued or under way, resources, workers, and runs with their metrics\n" +
+			"and checkpoints stay. --dry-run tells what would be deleted and what stays. The room is used for what\n" +
+			"comes next; 'agl db vacuum' gives it back to the disk. While a server runs, its dashboard does the\n" +
+			"same: Store, Retention.",
 		Example: "  agl db prune --older-than 30d --dry-run\n  agl db prune --older-than 12h",
 		Args:    noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -152,22 +157,60 @@ func newDBPrune(db *string) *cobra.Command {
 			if err != nil {
 				return usageError{fmt.Errorf("--older-than %w", err)}
 			}
-			n, err := sqlite.Prune(cmd.Context(), sqlite.Config{Path: path, Logger: warnings(cmd)}, time.Now().Add(-age), dry)
+			backend, err := sqlite.OpenExisting(cmd.Context(), sqlite.Config{Path: path, Logger: warnings(cmd)})
 			if err != nil {
 				return err
 			}
-			verb := "deleted"
+			s := engine.New(backend, engine.Config{})
+			prune := deleteEnded
 			if dry {
-				verb = "would delete"
+				prune = previewEnded
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s %d rollouts, %d attempts, %d spans and %d lines in logs of runs that ended before %s\n", verb, n.Rollouts, n.Attempts, n.Spans, n.LogLines,
-				time.Now().Add(-age).Format(time.DateTime))
+			if err := errors.Join(prune(cmd, s, time.Now().Add(-age)), s.Close()); err != nil {
+				return fmt.Errorf("prune %s: %w", path, err)
+			}
 			return nil
 		},
 	}
 	cmd.Flags().StringVar(&older, "older-than", "", "age of what is deleted, such as 30d, 2w or 12h")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be deleted")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say what would be deleted, and what stays")
 	return cmd
+}
+
+// previewEnded says what would be deleted, and why the rest stays.
+func previewEnded(cmd *cobra.Command, s *engine.Store, before time.Time) error {
+	p, err := s.Prunable(cmd.Context(), agl.Seconds(before))
+	if err != nil {
+		return err
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "would delete %s that ended before %s\n", prunedText(p.Pruned), before.Format(time.DateTime))
+	if p.Oldest != nil {
+		fmt.Fprintf(w, "  the first ended %s, the last %s\n", agl.Time(*p.Oldest).Format(time.DateTime), agl.Time(*p.Newest).Format(time.DateTime))
+	}
+	fmt.Fprintf(w, "stay:\n  %d rollouts that ended since\n  %d rollouts that wait or are under way: however old, they are never deleted\n", p.Later, p.Open)
+	fmt.Fprintf(w, "  %d runs with their metrics and checkpoints: the record of what was trained\n", p.Runs)
+	fmt.Fprintf(w, "  %d versions of resources and %d workers: later rollouts and runs refer to them\n", p.Resources, p.Workers)
+	return nil
+}
+
+// deleteEnded deletes, and tells how far it is every few seconds.
+func deleteEnded(cmd *cobra.Command, s *engine.Store, before time.Time) error {
+	last := time.Now()
+	done, err := s.Prune(cmd.Context(), agl.Seconds(before), func(p store.Pruned) error {
+		if time.Since(last) >= progressEvery {
+			last = time.Now()
+			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %d rollouts so far\n", p.Rollouts)
+		}
+		return nil
+	})
+	fmt.Fprintf(cmd.OutOrStdout(), "deleted %s that ended before %s\n", prunedText(done), before.Format(time.DateTime))
+	return err
+}
+
+func prunedText(p store.Pruned) string {
+	return fmt.Sprintf("%d rollouts, %d attempts, %d spans and %d lines in logs of runs, about %s,",
+		p.Rollouts, p.Attempts, p.Spans, p.LogLines, megabytes(p.Bytes))
 }
 
 // warnings is a logger of what a command should not pass over.

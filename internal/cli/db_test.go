@@ -38,7 +38,10 @@ func TestDatabaseCommands(t *testing.T) {
 		expect(t, 1, "has it open", "db", "vacuum", "--db", db)
 	})
 	expect(t, 0, "would delete 0 rollouts", "db", "prune", "--older-than", "1d", "--dry-run", "--db", db)
-	expect(t, 0, "would delete 3 rollouts, 3 attempts", "db", "prune", "--older-than", "0s", "--dry-run", "--db", db)
+	for _, text := range []string{"would delete 3 rollouts, 3 attempts, 0 spans and 0 lines in logs of runs, about 0.0 MB, that ended before", "the first ended", "0 rollouts that wait or are under way", "0 runs with their metrics"} {
+		expect(t, 0, text, "db", "prune", "--older-than", "0s", "--dry-run", "--db", db)
+	}
+	expect(t, 1, "there is no database", "db", "prune", "--older-than", "0s", "--db", "sqlite:"+filepath.Join(dir, "none.db"))
 	expect(t, 0, "deleted 3 rollouts, 3 attempts, 0 spans", "db", "prune", "--older-than", "0s", "--db", db)
 	expect(t, 0, "before", "db", "vacuum", "--db", db)
 	expect(t, 0, " 0 rollouts (0 queued)", "db", "check", "--db", db)

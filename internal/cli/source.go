@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"os"
 
 	"github.com/spf13/cobra"
 
@@ -36,10 +35,7 @@ func (s *source) open(ctx context.Context) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	if _, err := os.Stat(path); err != nil {
-		return nil, err
-	}
-	backend, err := sqlite.Open(ctx, sqlite.Config{Path: path})
+	backend, err := sqlite.OpenExisting(ctx, sqlite.Config{Path: path})
 	if err != nil {
 		return nil, err
 	}

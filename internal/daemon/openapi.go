@@ -129,7 +129,7 @@ func schemas() map[string]openapi.Schema {
 		"MismatchPlace":     openapi.Enum(adapter.InPrompt, adapter.InAnswer, adapter.InContext, adapter.AtEnd, adapter.InImages),
 		"ExplanationSums": openapi.Object("rollouts:integer rollouts_used:integer rollouts_without_calls:integer attempts:integer calls:integer " +
 			"calls_used:integer rows:integer tokens:integer mismatches:integer reasons:object attempt_reasons:object"),
-		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string rescore:[]string checks:boolean"),
+		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string rescore:[]string checks:boolean prune:boolean"),
 		"Overview":      openapi.Object("time:number rollouts:object queue:OverviewQueue"),
 		"OverviewQueue": openapi.Object("length:integer waiting_seconds:number"),
 		"BrowseMode":    openapi.Enum("train", "val", "test", "none"),
@@ -144,6 +144,13 @@ func schemas() map[string]openapi.Schema {
 		"RescoreStatus":  openapi.Enum(storehttp.RescoreRunning, storehttp.RescoreSucceeded, storehttp.RescoreFailed, storehttp.RescoreStopped),
 		"Rescoring": openapi.Object("rescore_id:string set:string scorer:string status:RescoreStatus done:integer of:integer scored:integer already:integer failed:integer " +
 			"skipped:object last_failure:string error:string mean_new:number? mean_old:number? start_time:number end_time:number?"),
+		"PruneRequest": openapi.Object("before:number"),
+		"PruneStatus":  openapi.Enum(storehttp.PruneRunning, storehttp.PruneSucceeded, storehttp.PruneFailed, storehttp.PruneStopped),
+		"PruneStayed":  openapi.Object("open:integer later:integer runs:integer resources:integer workers:integer"),
+		"Prunable": openapi.Object("before:number rollouts:integer attempts:integer spans:integer log_lines:integer bytes:integer oldest:number? newest:number? " +
+			"complete:boolean looked:integer stays:PruneStayed"),
+		"Pruning": openapi.Object("prune_id:string before:number status:PruneStatus rollouts:integer attempts:integer spans:integer log_lines:integer bytes:integer of:integer? " +
+			"error:string start_time:number end_time:number?"),
 		"SpanKind":            openapi.Enum(store.SpanKinds()...),
 		"RewardDimension":     openapi.Object("name:string value:number"),
 		"EventMark":           openapi.Object("name:string timestamp:number?"),

@@ -16,6 +16,7 @@ import (
 	"agentlightning/dashboard"
 	"agentlightning/gateway"
 	"agentlightning/internal/access"
+	"agentlightning/internal/pruning"
 	"agentlightning/internal/rescoring"
 	"agentlightning/llmproxy"
 	"agentlightning/otlp"
@@ -63,6 +64,11 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 	}
 	rescores := rescoring.New(rescoring.Config{Store: shared, Logger: c.Log("store")})
 	release := func() error { return errors.Join(rescores.Close(), proxy.Close()) }
+	if p, ok := c.Store.(store.Pruner); ok {
+		prunings := pruning.New(pruning.Config{Store: p, Logger: c.Log("store")})
+		release = func() error { return errors.Join(prunings.Close(), rescores.Close(), proxy.Close()) }
+		looked.Pruner = prunings
+	}
 	looked.Rescorer = rescores
 	api := storehttp.NewHandler(access.Scoped(shared), looked)
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}

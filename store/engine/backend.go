@@ -82,6 +82,14 @@ type Reader interface {
 	WalkLength(w Walk) (int, error)
 	// CountRollouts counts the rollouts in each status that any is in.
 	CountRollouts() (map[agl.RolloutStatus]int64, error)
+	// EndedRollouts lists those of the next rollouts, at most most of them, in the
+	// order of insertion after a place in it, that ended before a moment; the order
+	// begins after 0. It returns the place after which to go on, 0 when there is
+	// nothing more, and how many rollouts it looked at.
+	EndedRollouts(before float64, after int64, most int) (ended []Ended, next int64, looked int, err error)
+	// RolloutBytes tells about how much room rollouts take, with all that belongs
+	// to them.
+	RolloutBytes(ids []string) (int64, error)
 	// OpenRollouts returns rollouts that are preparing or running and have a
 	// time limit, each with its latest attempt: what the health scan looks at.
 	OpenRollouts() ([]agl.AttemptedRollout, error)
@@ -124,6 +132,8 @@ type Reader interface {
 	// RunLog gets a query whose Text is in lower case and whose Limit is set. Of a
 	// run without a log the page is that of an empty one.
 	RunLog(q store.LogQuery) (store.LogPage, error)
+	// LogSize tells how many lines of a log are kept, and what they take.
+	LogSize(runID string) (lines, bytes int64, err error)
 
 	Models() ([]agl.Model, error)
 	Counts() (store.Statistics, error)
@@ -177,12 +187,16 @@ type Tx interface {
 	// AppendLogLines appends lines at the next positions, and then removes the
 	// oldest, but never the last one, until no more is kept than that.
 	AppendLogLines(runID string, lines []agl.LogLine, keep LogBounds) error
+	// EmptyLog removes all lines; their positions are not given again.
+	EmptyLog(runID string) error
 	// DeleteRun removes a run with all that is kept of it.
 	DeleteRun(id string) error
 
 	// PutModels replaces the whole list. It holds no keys; the engine keeps them.
 	PutModels(m []agl.Model) error
 
+	// ForgetAnswers forgets up to most answers that have expired, and tells how many.
+	ForgetAnswers(now float64, most int) (int, error)
 	// PutAnswer remembers what a keyed request was answered with, until the given
 	// Unix second; Answer finds it. Expired ones may be forgotten.
 	PutAnswer(key string, answer []byte, expires float64) error

@@ -210,27 +210,6 @@ func (c *change) ensureAttempt(ro *agl.Rollout, id string) error {
 // DeleteRollout implements [store.ControlStore]. Calls that wait for the rollout
 // no longer do.
 func (s *Store) DeleteRollout(ctx context.Context, rolloutID string) error {
-	counters, err := s.countersFor(ctx, []spanOwner{{id: rolloutID}})
-	if err != nil {
-		return err
-	}
-	defer s.sequences.unpin(counters)
-	for _, n := range counters {
-		n.mu.Lock()
-		defer n.mu.Unlock()
-	}
-	err = s.update(ctx, func(c *change) error {
-		c.after = func() {
-			s.waits.drop(rolloutID)
-			s.feed.tell(store.NounRollouts, rolloutID)
-		}
-		return c.DeleteRollouts([]string{rolloutID})
-	})
-	if err != nil {
-		return err
-	}
-	for _, n := range counters {
-		n.last, n.reserved = 0, 0 // as the backend's counter, which is gone
-	}
-	return nil
+	ids := []string{rolloutID}
+	return s.deleteRollouts(ctx, ids, func(c *change) ([]string, error) { return ids, c.DeleteRollouts(ids) })
 }

@@ -3,6 +3,7 @@ package memory
 import (
 	"cmp"
 	"slices"
+	"sort"
 	"strings"
 
 	agl "agentlightning"
@@ -66,4 +67,46 @@ func (r reader) AttemptSpans(at store.Attempted, limit int) ([]store.SpanJSON, i
 		out[i] = s.JSON
 	}
 	return out, len(out), nil
+}
+
+// EndedRollouts looks at what was inserted after the place.
+func (r reader) EndedRollouts(before float64, after int64, most int) (ended []engine.Ended, next int64, looked int, err error) {
+	order := r.s.order
+	// The first one that was inserted later; holes count as what follows them.
+	from := sort.Search(len(order), func(i int) bool {
+		for ; i < len(order); i++ {
+			if order[i] != nil {
+				return r.s.rollouts[order[i].RolloutID].born > after
+			}
+		}
+		return true
+	})
+	for _, v := range order[from:] {
+		switch {
+		case v == nil:
+			continue
+		case looked == most:
+			return ended, after, looked, nil
+		}
+		looked++
+		row := r.s.rollouts[v.RolloutID]
+		after = row.born
+		if v.Status.Terminal() && v.EndTime != nil && *v.EndTime < before {
+			ended = append(ended, engine.Ended{
+				RolloutID: v.RolloutID, EndTime: *v.EndTime, Attempts: int64(len(row.attempts)), Spans: int64(len(row.spans)),
+			})
+		}
+	}
+	return ended, 0, looked, nil
+}
+
+// RolloutBytes knows what spans take, and what people wrote into rollouts.
+func (r reader) RolloutBytes(ids []string) (int64, error) {
+	total := int64(0)
+	for _, id := range ids {
+		if row, ok := r.s.rollouts[id]; ok {
+			total += row.bytes + int64(len(row.value.Input)+len(row.value.Metadata))
+		}
+	}
+	return total, nil
 }

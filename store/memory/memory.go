@@ -100,6 +100,7 @@ type state struct {
 	rollouts map[string]*rolloutRow
 	order    []*agl.AttemptedRollout  // of insertion; nil where one was deleted
 	holes    int                      // how many of those are nil
+	born     int64                    // rollouts that were ever inserted
 	limited  map[*rolloutRow]struct{} // active and with a time limit
 	queue    *queue
 	// sequences are the span counters; rollouts need not exist to have one.
@@ -124,7 +125,8 @@ type state struct {
 // order, with its latest attempt.
 type rolloutRow struct {
 	value    *agl.AttemptedRollout
-	place    int // in order
+	place    int   // in order
+	born     int64 // counts insertions: it stays when holes are closed
 	attempts []*agl.Attempt
 	spans    []*store.EncodedSpan
 	byKey    map[spanKey]struct{}

@@ -292,6 +292,13 @@ func (r reader) RunLog(q store.LogQuery) (store.LogPage, error) {
 	return store.LogPage{Lines: lines, First: log.first + 1, Last: log.first + n, More: more}, nil
 }
 
+func (r reader) LogSize(runID string) (lines, bytes int64, err error) {
+	if row, ok := r.s.runs[runID]; ok {
+		return int64(len(row.log.lines)), row.log.bytes, nil
+	}
+	return 0, 0, nil
+}
+
 func (r reader) Models() ([]agl.Model, error) { return slices.Clone(r.s.models), nil }
 
 func (r reader) Counts() (store.Statistics, error) { return counts(r.s), nil }

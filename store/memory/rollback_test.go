@@ -86,6 +86,7 @@ func touch(tx engine.Tx, tag string) error {
 		tx.PutCheckpoint("run-"+tag, agl.Checkpoint{Step: 2, Path: "x"}),
 		tx.AppendLogLines("run-"+tag, []agl.LogLine{{Message: "c"}}, engine.LogBounds{Lines: 2, Bytes: 100}),
 		tx.DeleteRun("doomed-"+tag),
+		tx.EmptyLog("run-"+tag),
 		tx.PutModels(nil))
 }
 

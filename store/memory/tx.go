@@ -36,8 +36,10 @@ func (t *tx) InsertRollouts(rollouts []agl.Rollout) error {
 		if _, ok := t.s.rollouts[id]; ok {
 			return errorf("rollout %s exists already", id)
 		}
+		t.s.born++
 		row := &rolloutRow{
 			place: len(t.s.order),
+			born:  t.s.born,
 			value: &agl.AttemptedRollout{Rollout: engine.CloneRollout(&rollouts[i])},
 		}
 		t.s.rollouts[id] = row
@@ -442,6 +444,17 @@ func (t *tx) AppendLogLines(runID string, lines []agl.LogLine, keep engine.LogBo
 	return nil
 }
 
+func (t *tx) EmptyLog(runID string) error {
+	row, ok := t.s.runs[runID]
+	if !ok {
+		return errorf("run %s does not exist", runID)
+	}
+	old := row.log
+	t.did(func() { row.log = old })
+	row.log = runLog{first: old.first + int64(len(old.lines))}
+	return nil
+}
+
 func (t *tx) DeleteRun(id string) error {
 	row, ok := t.s.runs[id]
 	if !ok {
@@ -474,6 +487,11 @@ func (t *tx) PutAnswer(key string, text []byte, expires float64) error {
 		}
 	})
 	return nil
+}
+
+func (t *tx) ForgetAnswers(now float64, _ int) (int, error) {
+	t.forget(now)
+	return 0, nil // all of them: it is quick
 }
 
 func (t *tx) Answer(key string, now float64) ([]byte, bool, error) {

@@ -23,3 +23,9 @@ func (t *tx) PutAnswer(key string, answer []byte, expires float64) error {
 	_, err := t.c.exec(putAnswer, key, answer, expires)
 	return err
 }
+
+func (t *tx) ForgetAnswers(now float64, most int) (int, error) {
+	t.write()
+	n, err := t.c.exec(deleteAnswers, now, int64(most))
+	return int(n), err
+}

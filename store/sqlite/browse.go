@@ -21,6 +21,19 @@ const (
 	countAttemptSpans  = `SELECT count(*) FROM spans WHERE ` + ofRollout + ` AND attempt_id = ?`
 	selectAttemptSpans = `SELECT body FROM spans WHERE ` + ofRollout + ` AND attempt_id = ? ORDER BY seq`
 
+	// selectEnded reads the next rollouts in the order of their seq, as far as one of them.
+	selectEnded = `SELECT seq, rollout_id, end_time,
+		(SELECT count(*) FROM attempts WHERE rollout = rollouts.seq), (SELECT count(*) FROM spans WHERE rollout = rollouts.seq)
+		FROM rollouts WHERE seq > ? AND seq <= ? AND +status IN ('succeeded', 'failed', 'cancelled') AND end_time < ? ORDER BY seq`
+	selectNextSeqs = `SELECT coalesce(max(seq), 0), count(*) FROM (SELECT seq FROM rollouts WHERE seq > ? ORDER BY seq LIMIT ?)`
+	// weighRollouts adds up the bodies, without reading them, and what a row and
+	// its entries in indexes take besides. A row of two to four kilobytes leaves
+	// little room for another one in its page. Of 54 MB it finds 52.
+	weighRollouts = `SELECT sum(coalesce(octet_length(input), 0) + coalesce(octet_length(metadata), 0) + 400
+		+ (SELECT 150 * count(*) FROM attempts WHERE rollout = rollouts.seq)
+		+ (SELECT coalesce(sum(200 + iif(octet_length(body) BETWEEN 2000 AND 3800, 3800, octet_length(body))), 0) FROM spans WHERE rollout = rollouts.seq))
+		FROM rollouts WHERE rollout_id IN (SELECT value FROM json_each(?))`
+
 	startKey = `coalesce(start_time, 9e999)`
 )
 
@@ -150,4 +163,27 @@ func (r reader) AttemptSpans(at store.Attempted, limit int) ([]store.SpanJSON, i
 		return nil
 	}, selectAttemptSpans, at.RolloutID, at.AttemptID)
 	return out, len(out), err
+}
+
+// EndedRollouts reads the rows of one part of the table.
+func (r reader) EndedRollouts(before float64, after int64, most int) (ended []engine.Ended, next int64, looked int, err error) {
+	if _, err = r.c.one(func(row row) error {
+		next, looked = row.int(0), int(row.int(1))
+		return nil
+	}, selectNextSeqs, after, int64(most)); err != nil || looked == 0 {
+		return nil, 0, 0, err
+	}
+	err = r.c.query(func(row row) error {
+		ended = append(ended, engine.Ended{RolloutID: row.text(1), EndTime: row.float(2), Attempts: row.int(3), Spans: row.int(4)})
+		return nil
+	}, selectEnded, after, next, before)
+	if looked < most {
+		next = 0
+	}
+	return ended, next, looked, err
+}
+
+// RolloutBytes adds up what the rows say of their length.
+func (r reader) RolloutBytes(ids []string) (int64, error) {
+	return r.c.number(weighRollouts, jsonList(ids))
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"fmt"
+	"strconv"
 
 	"agentlightning/store"
 )
@@ -78,7 +79,53 @@ func (t *tx) DeleteRollouts(ids []string) error {
 	if len(seqs) == 0 {
 		return nil
 	}
-	_, err := t.prune(seqs, names, false)
 	t.known.forget(names)
+	return t.deleteRollouts(seqs, names)
+}
+
+func (t *tx) deleteRollouts(seqs []int64, ids []string) error {
+	list := []byte{'['}
+	for i, seq := range seqs {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, seq, 10)
+	}
+	rollouts := string(append(list, ']'))
+	t.write()
+	for _, id := range ids {
+		t.touch(id)
+		t.spansChanged(spanChange{rolloutID: id})
+	}
+	for _, table := range []struct{ noun, last, delete string }{
+		{"spans", lastSpan, deleteSpansOf},
+		{"attempts", lastAttempt, deleteAttemptsOf},
+		{"rollouts", lastRollout, deleteRolloutsOf},
+	} {
+		before, err := t.c.number(table.last)
+		if err != nil {
+			return err
+		}
+		n, err := t.c.exec(table.delete, rollouts)
+		if err != nil {
+			return fmt.Errorf("%s: %w", table.noun, err)
+		}
+		after, err := t.c.number(table.last)
+		if err != nil {
+			return err
+		}
+		// As with single attempts: the end of a table leaves no gap.
+		if gaps := n - (before - after); gaps != 0 {
+			if _, err := t.c.exec(addGaps, gaps, table.noun); err != nil {
+				return err
+			}
+		}
+	}
+	gone, err := t.c.exec(deleteQueuedOf, rollouts)
+	t.queued -= int(gone)
+	if err != nil {
+		return err
+	}
+	_, err = t.c.exec(deleteSequencesOf, jsonList(ids))
 	return err
 }

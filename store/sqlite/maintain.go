@@ -6,10 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strconv"
-	"time"
-
-	"agentlightning/store/engine"
 )
 
 // visit opens a connection beside those of a server that may be running, which
@@ -155,7 +151,7 @@ func (c *conn) problems(check string) ([]string, error) {
 // Vacuum rewrites the database of cfg without the room that deleted rows left,
 // and returns its size before and after. No server may be running on it.
 func Vacuum(ctx context.Context, cfg Config) (before, after int64, err error) {
-	b, err := openExisting(ctx, cfg)
+	b, err := OpenExisting(ctx, cfg)
 	if err != nil {
 		return 0, 0, err
 	}
@@ -190,128 +186,10 @@ func fileSize(path string) (int64, error) {
 	return info.Size(), nil
 }
 
-// openExisting is [Open] without making a file.
-func openExisting(ctx context.Context, cfg Config) (*Backend, error) {
+// OpenExisting is [Open] without making a file.
+func OpenExisting(ctx context.Context, cfg Config) (*Backend, error) {
 	if _, err := os.Stat(cfg.Path); errors.Is(err, os.ErrNotExist) {
 		return nil, fmt.Errorf("there is no database %s; name its file", cfg.Path)
 	}
 	return Open(ctx, cfg)
-}
-
-// Pruned counts what was deleted.
-type Pruned struct{ Rollouts, Attempts, Spans, LogLines int64 }
-
-// pruneBatch is how many rollouts one transaction deletes.
-const pruneBatch = 200
-
-// Prune deletes the rollouts that ended before a moment, with their attempts and
-// spans, the lines in the logs of runs that did, and answers that are kept no longer. With dry it only counts them. No
-// server may be running on the database. The room is used for what comes next;
-// [Vacuum] gives it back.
-func Prune(ctx context.Context, cfg Config, ended time.Time, dry bool) (total Pruned, err error) {
-	b, err := openExisting(ctx, cfg)
-	if err != nil {
-		return total, err
-	}
-	defer func() { err = errors.Join(err, b.Close()) }()
-	before := float64(ended.UnixNano()) / 1e9
-	for last, more := int64(-1), true; more; {
-		err := b.Update(ctx, func(etx engine.Tx) error {
-			t := etx.(*tx)
-			victims, ids, err := t.ended(before, last)
-			more = len(victims) == pruneBatch
-			if err != nil || len(victims) == 0 {
-				return err
-			}
-			last = victims[len(victims)-1]
-			one, err := t.prune(victims, ids, dry)
-			total.Rollouts += one.Rollouts
-			total.Attempts += one.Attempts
-			total.Spans += one.Spans
-			return err
-		})
-		if err != nil {
-			return total, fmt.Errorf("prune %s: %w", cfg.Path, err)
-		}
-	}
-	err = b.Update(ctx, func(etx engine.Tx) (err error) {
-		t := etx.(*tx)
-		if total.LogLines, err = t.pruneLogs(before, dry); err != nil || dry {
-			return err
-		}
-		t.write()
-		_, err = t.c.exec(deleteAnswers, float64(time.Now().Unix()))
-		return err
-	})
-	if err != nil {
-		return total, fmt.Errorf("prune %s: %w", cfg.Path, err)
-	}
-	return total, nil
-}
-
-// ended lists rollouts that ended before a moment, by their seq, after one of them.
-func (t *tx) ended(before float64, after int64) (seqs []int64, ids []string, err error) {
-	err = t.c.query(func(r row) error {
-		seqs, ids = append(seqs, r.int(0)), append(ids, r.text(1))
-		return nil
-	}, selectEnded, before, after, int64(pruneBatch))
-	return seqs, ids, err
-}
-
-func (t *tx) prune(seqs []int64, ids []string, dry bool) (Pruned, error) {
-	var p Pruned
-	list := []byte{'['}
-	for i, seq := range seqs {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = strconv.AppendInt(list, seq, 10)
-	}
-	rollouts := string(append(list, ']'))
-	if dry {
-		var err error
-		p.Rollouts = int64(len(seqs))
-		if p.Attempts, err = t.c.number(countAttemptsOf, rollouts); err == nil {
-			p.Spans, err = t.c.number(countSpansOf, rollouts)
-		}
-		return p, err
-	}
-	t.write()
-	for _, id := range ids {
-		t.touch(id)
-		t.spansChanged(spanChange{rolloutID: id})
-	}
-	for _, table := range []struct {
-		n                  *int64
-		noun, last, delete string
-	}{
-		{&p.Spans, "spans", lastSpan, deleteSpansOf},
-		{&p.Attempts, "attempts", lastAttempt, deleteAttemptsOf},
-		{&p.Rollouts, "rollouts", lastRollout, deleteRolloutsOf},
-	} {
-		before, err := t.c.number(table.last)
-		if err != nil {
-			return p, err
-		}
-		if *table.n, err = t.c.exec(table.delete, rollouts); err != nil {
-			return p, fmt.Errorf("%s: %w", table.noun, err)
-		}
-		after, err := t.c.number(table.last)
-		if err != nil {
-			return p, err
-		}
-		// As with single attempts: the end of a table leaves no gap.
-		if gaps := *table.n - (before - after); gaps != 0 {
-			if _, err := t.c.exec(addGaps, gaps, table.noun); err != nil {
-				return p, err
-			}
-		}
-	}
-	gone, err := t.c.exec(deleteQueuedOf, rollouts)
-	t.queued -= int(gone)
-	if err != nil {
-		return p, err
-	}
-	_, err = t.c.exec(deleteSequencesOf, jsonList(ids))
-	return p, err
 }

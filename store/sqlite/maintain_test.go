@@ -70,6 +70,9 @@ func sound(t *testing.T, path string) sqlite.Report {
 	return r
 }
 
+// untold is for work of which nobody wants to hear.
+func untold(store.Pruned) error { return nil }
+
 func TestPrune(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "agl.db")
@@ -95,19 +98,14 @@ func TestPrune(t *testing.T) {
 	kept := work(t, s, 20)
 	logged("run-new", true)
 	now = now.Add(time.Hour)
+	cutoff := agl.Seconds(time.Date(2026, 1, 1, 0, 30, 0, 0, time.UTC))
+	size := must(os.Stat(path))(t).Size() + must(os.Stat(path+"-wal"))(t).Size()
+	got := must(s.Prune(ctx, cutoff, untold))(t)
+	if got.Rollouts != 451 || got.Attempts != 900 || got.Spans != 1350 || got.LogLines != 2 || got.Bytes < 1350*700 || got.Bytes > size {
+		t.Errorf("Prune = %+v, want 451 rollouts, 900 attempts, 1350 spans, 2 lines of logs, and less than the %d bytes of the files", got, size)
+	}
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
-	}
-	cutoff := time.Date(2026, 1, 1, 0, 30, 0, 0, time.UTC)
-	want := sqlite.Pruned{Rollouts: 451, Attempts: 900, Spans: 1350, LogLines: 2}
-	for _, dry := range []bool{true, true, false} {
-		got := must(sqlite.Prune(ctx, sqlite.Config{Path: path}, cutoff, dry))(t)
-		if got != want {
-			t.Errorf("Prune(dry %v) = %+v, want %+v", dry, got, want)
-		}
-	}
-	if got := must(sqlite.Prune(ctx, sqlite.Config{Path: path}, cutoff, false))(t); got != (sqlite.Pruned{}) {
-		t.Errorf("a second Prune = %+v, want nothing", got)
 	}
 	r := sound(t, path)
 	if r.Counts.TotalRollouts != 21 || r.Counts.TotalAttempts != 40 || r.Counts.TotalSpans != 60 || r.Queued != 1 {
@@ -147,11 +145,11 @@ func TestPrune(t *testing.T) {
 	if st := must(s.Statistics(ctx))(t); st.TotalRollouts != 26 || st.TotalSpans != 75 {
 		t.Errorf("statistics = %+v, want 26 rollouts and 75 spans", st)
 	}
+	// Everything that has ended, so that the ends of the tables go, too.
+	must(s.Prune(ctx, agl.Seconds(now.Add(time.Minute)), untold))(t)
 	if err := s.Close(); err != nil {
 		t.Fatal(err)
 	}
-	// Everything that has ended, so that the ends of the tables go, too.
-	must(sqlite.Prune(ctx, sqlite.Config{Path: path}, now.Add(time.Minute), false))(t)
 	if r := sound(t, path); r.Counts.TotalRollouts != 1 || r.Counts.TotalAttempts != 1 || r.Counts.TotalSpans != 0 {
 		t.Errorf("left are %+v, want the claimed rollout", r.Counts)
 	}
@@ -234,10 +232,6 @@ func TestMaintenanceRefuses(t *testing.T) {
 		t.Fatal(err)
 	}
 	ctx := t.Context()
-	prune := func(path string) error {
-		_, err := sqlite.Prune(ctx, sqlite.Config{Path: path}, now, false)
-		return err
-	}
 	vacuum := func(path string) error {
 		_, _, err := sqlite.Vacuum(ctx, sqlite.Config{Path: path})
 		return err
@@ -252,15 +246,12 @@ func TestMaintenanceRefuses(t *testing.T) {
 		name, want string
 		err        error
 	}{
-		{"prune of a running one", "has it open", prune(running)},
 		{"vacuum of a running one", "has it open", vacuum(running)},
-		{"prune of none", "there is no database", prune(none)},
 		{"vacuum of none", "there is no database", vacuum(none)},
 		{"check of none", "there is no database", check(none)},
 		{"backup of none", "there is no database", backup(none)},
 		{"check of another file", "not an SQLite database", check(other)},
 		{"vacuum of another file", "not an SQLite database", vacuum(other)},
-		{"prune of another file", "not an SQLite database", prune(other)},
 		{"backup of another file", "not an SQLite database", backup(other)},
 		{"backup to nowhere", "no such file", sqlite.Backup(ctx, running, filepath.Join(dir, "none", "copy.db"))},
 	} {

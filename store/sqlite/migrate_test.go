@@ -5,7 +5,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -107,14 +106,19 @@ func TestMaintenanceOfOldVersions(t *testing.T) {
 				t.Errorf("Backup = %v", err)
 			}
 			check(to, int64(i+1))
-			dry, err := Prune(t.Context(), Config{Path: path}, time.Unix(1000, 0), true)
-			if err != nil || dry.Rollouts != 1 {
-				t.Errorf("Prune = %+v, %v, want one rollout", dry, err)
-			}
 			if _, _, err := Vacuum(t.Context(), Config{Path: path}); err != nil {
 				t.Errorf("Vacuum = %v", err)
 			}
 			check(path, int64(len(files)))
+			b, err := OpenExisting(t.Context(), Config{Path: path})
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := engine.New(b, engine.Config{})
+			defer s.Close()
+			if seen, err := s.Prunable(t.Context(), 1000); err != nil || seen.Rollouts != 1 {
+				t.Errorf("Prunable = %+v, %v, want one rollout", seen, err)
+			}
 		})
 	}
 }

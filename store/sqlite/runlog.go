@@ -26,11 +26,7 @@ const (
 	deletePointsOfRun  = `DELETE FROM checkpoints WHERE run_id = ?`
 	deleteRun          = `DELETE FROM runs WHERE run_id = ?`
 
-	// Runs that have not ended keep their logs, whoever left them.
-	endedLogs       = ` log IN (SELECT log FROM run_logs JOIN runs USING (run_id) WHERE status <> 'running' AND end_time < ?)`
-	countEndedLines = `SELECT coalesce(sum(last - first + 1), 0) FROM run_logs WHERE` + endedLogs
-	deleteEndedLog  = `DELETE FROM log_lines WHERE` + endedLogs
-	closeEndedLogs  = `UPDATE run_logs SET first = last + 1, bytes = 0 WHERE` + endedLogs
+	emptyRunLog = `UPDATE run_logs SET first = last + 1, bytes = 0 WHERE run_id = ?`
 )
 
 // errEnough ends a query before its last row.
@@ -149,18 +145,20 @@ func (t *tx) DeleteRun(id string) error {
 	return nil
 }
 
-// pruneLogs empties the logs of runs that ended before a moment, and tells how
-// many lines that are. Their readers are told that lines have gone.
-func (t *tx) pruneLogs(before float64, dry bool) (int64, error) {
-	n, err := t.c.number(countEndedLines, before)
-	if err != nil || dry || n == 0 {
-		return n, err
+func (r reader) LogSize(runID string) (lines, bytes int64, err error) {
+	log, found, err := r.runLog(runID)
+	if err != nil || !found {
+		return 0, 0, err
 	}
+	return log.last - log.first + 1, log.bytes, nil
+}
+
+func (t *tx) EmptyLog(runID string) error {
 	t.write()
-	for _, sql := range []string{deleteEndedLog, closeEndedLogs} {
-		if _, err := t.c.exec(sql, before); err != nil {
-			return 0, fmt.Errorf("logs of runs: %w", err)
+	for _, sql := range []string{deleteLinesOfRun, emptyRunLog} {
+		if _, err := t.c.exec(sql, runID); err != nil {
+			return fmt.Errorf("empty the log of run %s: %w", runID, err)
 		}
 	}
-	return n, nil
+	return nil
 }

@@ -184,16 +184,12 @@ const (
 
 // Deleting. Lists of rollouts are JSON, of their seq unless it says otherwise.
 const (
-	selectEnded = `SELECT seq, rollout_id FROM rollouts
-		WHERE status IN ('succeeded', 'failed', 'cancelled') AND end_time < ? AND seq > ? ORDER BY seq LIMIT ?`
-	countAttemptsOf   = `SELECT count(*) FROM attempts WHERE rollout IN (SELECT value FROM json_each(?))`
-	countSpansOf      = `SELECT count(*) FROM spans WHERE rollout IN (SELECT value FROM json_each(?))`
 	deleteSpansOf     = `DELETE FROM spans WHERE rollout IN (SELECT value FROM json_each(?))`
 	deleteAttemptsOf  = `DELETE FROM attempts WHERE rollout IN (SELECT value FROM json_each(?))`
 	deleteQueuedOf    = `DELETE FROM queue WHERE rollout IN (SELECT value FROM json_each(?))`
 	deleteRolloutsOf  = `DELETE FROM rollouts WHERE seq IN (SELECT value FROM json_each(?))`
 	deleteSequencesOf = `DELETE FROM sequences WHERE rollout_id IN (SELECT value FROM json_each(?))` // by id
-	deleteAnswers     = `DELETE FROM answers WHERE expires <= ?`
+	deleteAnswers     = `DELETE FROM answers WHERE rowid IN (SELECT rowid FROM answers WHERE expires <= ? LIMIT ?)`
 	lastRollout       = `SELECT coalesce(max(seq), 0) FROM rollouts`
 	lastSpan          = `SELECT coalesce(max(seq), 0) FROM spans`
 )

@@ -45,7 +45,7 @@ const (
 	Models Power = "models"
 	// Control: the store is a store.ControlStore.
 	Control Power = "control"
-	// Browse: the store is a store.Browser and a store.Feed.
+	// Browse: the store is a store.Browser, a store.Feed and a store.Pruner.
 	Browse Power = "browse"
 )
 
@@ -89,6 +89,7 @@ func Run(t *testing.T, open Opener, lacks ...Lack) {
 		{"models", modelTests()},
 		{"control", controlTests()},
 		{"browse", browseTests()},
+		{"prune", pruneTests()},
 		{"whole", wholeTests()},
 	} {
 		t.Run(noun.name, func(t *testing.T) {

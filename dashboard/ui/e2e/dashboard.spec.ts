@@ -523,6 +523,47 @@ test.describe('actions', () => {
     await accessible(page);
   });
 
+  test('what is old is looked at, and deleted after a question', async ({ page }) => {
+    await own.close();
+    own = await Server.start();
+    allowed = [own.url];
+    const total = async () => (await own.call<{ total_rollouts: number }>('v1/agl/statistics')).total_rollouts;
+    await own.call('v1/agl/queues/rollouts/enqueue', { rollouts: [{ input: 'waits' }] });
+    const all = await total();
+    const ended = (await own.call<Found>('v1/agl/browse/rollouts?status_in=succeeded&status_in=failed&status_in=cancelled&limit=1')).total;
+    await page.goto(`${own.url}/store`);
+    const card = page.getByRole('region', { name: 'Retention', exact: true });
+    const age = card.getByLabel('Ended longer ago than');
+    await age.fill('long ago');
+    await expect(card.getByText('Write it as 12h, 30d or 2w')).toBeVisible();
+    await expect(card.getByRole('button', { name: 'See what would go' })).toBeDisabled();
+
+    await age.fill('365d');
+    await card.getByRole('button', { name: 'See what would go' }).click();
+    await expect(card.getByText(/^Nothing ended before/)).toBeVisible();
+    await expect(card.getByText(/that ended since\./)).toContainText(ended.toLocaleString('en-GB'));
+    await expect(card.getByRole('button', { name: /^Delete/ })).toHaveCount(0);
+
+    await age.fill('0s');
+    await card.getByRole('button', { name: 'See what would go' }).click();
+    const would = card.getByText(/^Would go:/);
+    await expect(would).toContainText(new RegExp(`${ended.toLocaleString('en-GB')} rollouts, .* about [\\d.]+ [KM]iB\\. The first of the rollouts ended`));
+    await expect(card.getByText(/never deleted, however old/)).toContainText(/^1 rollout/);
+    await accessible(page);
+    await card.getByRole('button', { name: 'Delete …' }).click();
+    const dialog = page.getByRole('dialog', { name: `Delete ${ended.toLocaleString('en-GB')} rollouts?` });
+    await dialog.getByRole('button', { name: 'Leave it' }).click();
+    expect(await total()).toBe(all);
+
+    await card.getByRole('button', { name: 'Delete …' }).click();
+    await dialog.getByRole('button', { name: 'Delete', exact: true }).click();
+    await expect(card.getByText(/^succeeded Deleted: /)).toContainText(`${ended.toLocaleString('en-GB')} rollouts`, { timeout: 60_000 });
+    await expect(card.getByText(/The file keeps its size until/)).toBeVisible();
+    expect(await total()).toBe(all - ended);
+    await expect(page.getByRole('link', { name: `Rollouts ${(all - ended).toLocaleString('en-GB')}` })).toBeVisible();
+    await accessible(page);
+  });
+
   test('model calls are paused, drained and resumed', async ({ page }) => {
     const paused = async () => (await own.call<{ paused: boolean }>('proxy/state')).paused;
     await page.goto(`${own.url}/models`);

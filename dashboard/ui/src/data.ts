@@ -14,6 +14,7 @@ import type {
   Overview,
   Page,
   PauseState,
+  Pruning,
   Rescoring,
   ResourcesUpdate,
   Rollout,
@@ -184,6 +185,15 @@ export function useRescores(enabled: boolean) {
     queryFn: ({ signal }) => get<Rescoring[]>(`${store}rescores`, signal),
     enabled,
     refetchInterval: (q) => (q.state.data?.some((r) => r.status === 'running') ? 1000 : false),
+  });
+}
+
+/** What the server deletes because it is old, followed while something runs. */
+export function usePrunings() {
+  return useQuery({
+    queryKey: ['prunings'],
+    queryFn: ({ signal }) => get<Pruning[]>(`${store}prunings`, signal),
+    refetchInterval: (q) => (q.state.data?.some((p) => p.status === 'running') ? 1000 : false),
   });
 }
 

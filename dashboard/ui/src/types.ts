@@ -238,6 +238,7 @@ export interface Capabilities {
   /** What can score rollouts again on the server. */
   rescore: string[];
   checks: boolean;
+  prune: boolean;
   version: string;
 }
 
@@ -256,6 +257,35 @@ export interface Rescoring {
   error: string;
   mean_new: number | null;
   mean_old: number | null;
+  start_time: number;
+  end_time: number | null;
+}
+
+export interface PrunedCounts {
+  rollouts: number;
+  attempts: number;
+  spans: number;
+  log_lines: number;
+  /** About. */
+  bytes: number;
+}
+
+/** What deleting what ended before a moment would delete. */
+export interface Prunable extends PrunedCounts {
+  before: number;
+  oldest: number | null;
+  newest: number | null;
+  complete: boolean;
+  looked: number;
+  stays: { open: number; later: number; runs: number; resources: number; workers: number };
+}
+
+export interface Pruning extends PrunedCounts {
+  prune_id: string;
+  before: number;
+  status: 'running' | 'succeeded' | 'failed' | 'stopped';
+  of: number | null;
+  error: string;
   start_time: number;
   end_time: number | null;
 }

@@ -35,6 +35,14 @@ export function duration(seconds: number | null | undefined): string {
   return `${Math.floor(s / 86400)} d ${Math.floor((s % 86400) / 3600)} h`;
 }
 
+const units: Record<string, number> = { s: 1, m: 60, h: 3600, d: 86400, w: 604800 };
+
+/** The seconds of an age that a person writes: 12h, 1.5d, 2w; null when it is none. */
+export function age(text: string): number | null {
+  const m = /^\s*(\d+(?:\.\d+)?)\s*([smhdw])\s*$/.exec(text);
+  return m ? Number(m[1]) * units[m[2]!]! : null;
+}
+
 export function moment(t: number | null | undefined): string {
   if (t === null || t === undefined) return dash;
   const d = new Date(t * 1000);

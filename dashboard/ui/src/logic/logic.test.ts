@@ -5,7 +5,7 @@ import { candidatesOf, depths } from './candidates';
 import { conversation, messagesOf, partsOf, rewardsOf } from './conversation';
 import { diffLines, differences } from './diff';
 import { activeFilters, nextSort, pagesOf, readFilters } from './filters';
-import { ago, bytes, duration, member, number, oneLine, task } from './format';
+import { age, ago, bytes, duration, member, number, oneLine, task } from './format';
 import { quantile, samples, sum } from './prometheus';
 import { asDot, asSVG, tree } from './spantree';
 import { backoff, eventReader } from './sse';
@@ -36,6 +36,11 @@ function row(id: string, sequence: number, more: Partial<SpanRow> = {}): SpanRow
 }
 
 describe('format', () => {
+  it('reads ages as people write them', () => {
+    expect([age('12h'), age(' 1.5 d '), age('2w'), age('0s'), age('90m')]).toEqual([43200, 129600, 1209600, 0, 5400]);
+    expect([age(''), age('30'), age('d'), age('-1d'), age('1d2h')]).toEqual([null, null, null, null, null]);
+  });
+
   it('reads durations', () => {
     expect([null, 0, 0.0000123, 0.25, 59.94, 60, 3599.6, 3600, 90000].map(duration)).toEqual(['–', '0 ms', '12 µs', '250 ms', '59.9 s', '1 m 00 s', '1 h 00 m', '1 h 00 m', '1 d 1 h']);
   });

@@ -6,6 +6,7 @@ import { quantile, samples, sum } from '../logic/prometheus';
 import { Card, Failed, Figure, Loading, PageTitle } from '../parts/bits';
 import { Chart } from '../parts/chart';
 import { rate, useHistory } from '../parts/history';
+import { Retention } from '../parts/retention';
 
 export function Component() {
   const statistics = useStatistics();
@@ -63,11 +64,7 @@ export function Component() {
         )}
       </Card>
       {capabilities.data?.checks && <Checks />}
-      <Card title="Retention">
-        <Text>
-          The server keeps everything until it is told otherwise. <code>agl db prune</code> deletes what is old, with <code>--dry-run</code> it tells what that would be, <code>agl db backup</code> copies the file while the server runs.
-        </Text>
-      </Card>
+      <Retention inMemory={full !== undefined} />
     </Stack>
   );
 }

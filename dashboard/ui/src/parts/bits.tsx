@@ -16,6 +16,7 @@ const colours: Record<string, string> = {
   timeout: 'orange',
   unresponsive: 'orange',
   interrupted: 'orange',
+  stopped: 'orange',
   preparing: 'violet',
   running: 'blue',
   busy: 'blue',
