@@ -24,6 +24,9 @@ type Browser interface {
 	// SpansByID returns those of the spans that the attempt has, at most
 	// [SpansByIDLimit], in the order of the ids.
 	SpansByID(ctx context.Context, at Attempted, spanIDs []string) ([]SpanJSON, error)
+	// TaskChanges tells how the tasks of a run went early and late in it. Tasks are
+	// told apart by their member id, or data_id, or else by all that they are.
+	TaskChanges(ctx context.Context, q SamplesQuery) (SamplesPage, error)
 }
 
 // Bounds of the work that one question may make.
@@ -59,6 +62,9 @@ type BrowseQuery struct {
 	RunID, Group string
 	Step         *int64
 	ResourcesID  string
+	// SameTask is the id of a rollout whose task is asked for, as in [Browser]
+	// TaskChanges; without that rollout nothing is found.
+	SameTask string
 	// WorkerID and AttemptStatusIn are of the latest attempt.
 	WorkerID        string
 	AttemptStatusIn []agl.AttemptStatus

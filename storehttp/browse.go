@@ -74,7 +74,10 @@ type Overview struct {
 	} `json:"queue"`
 }
 
-var browseModes = []string{"train", "val", "test", "none"}
+// noMode stands for the mode of rollouts without one.
+const noMode = "none"
+
+var browseModes = []string{"train", "val", "test", noMode}
 
 // browseRollouts finds rollouts by what people remember of them.
 func (h *handler) browseRollouts(c *call) answer {
@@ -121,7 +124,7 @@ func (o object) browsing() store.BrowseQuery {
 	}
 	if v, given := o.get("mode_in"); given {
 		for _, m := range literals(v, browseModes) {
-			if m == "none" {
+			if m == noMode {
 				m = ""
 			}
 			q.ModeIn = append(q.ModeIn, agl.Mode(m))
@@ -129,7 +132,7 @@ func (o object) browsing() store.BrowseQuery {
 	}
 	for name, to := range map[string]*string{
 		"id": &q.IDContains, "text": &q.Text, "tag": &q.Tag, "run_id": &q.RunID, "group": &q.Group,
-		"resources_id": &q.ResourcesID, "worker_id": &q.WorkerID, "model": &q.Model, "problem": &q.Problem,
+		"resources_id": &q.ResourcesID, "same_task": &q.SameTask, "worker_id": &q.WorkerID, "model": &q.Model, "problem": &q.Problem,
 	} {
 		if v, given := o.get(name); given {
 			*to = v.string()
@@ -168,6 +171,50 @@ func appendBrowsed(r *store.Browsed, dst []byte) []byte {
 	dst = jsonx.AppendString(append(dst, `,"model":`...), r.Model)
 	dst = jsonx.AppendString(append(dst, `,"problem":`...), r.Problem)
 	return append(strconv.AppendBool(append(dst, `,"large":`...), r.Large), "}}"...)
+}
+
+// samples tells how the tasks of a run went early and late in it.
+func (h *handler) samples(c *call) answer {
+	if h.config.Browser == nil {
+		return missingPower("compare the samples of a run")
+	}
+	o := c.query()
+	q := store.SamplesQuery{RunID: c.params[0]}
+	if v, given := o.get("mode"); given {
+		q.Mode = new(agl.Mode(literal(v, browseModes)))
+		if *q.Mode == noMode {
+			*q.Mode = ""
+		}
+	}
+	for name, to := range map[string]**int64{"before": &q.Before, "after": &q.After} {
+		if v, given := o.get(name); given {
+			*to = new(v.int())
+		}
+	}
+	if v, given := o.get("order"); given {
+		q.Order = literal(v, store.SampleOrders())
+	}
+	for name, to := range map[string]*int{"limit": &q.Limit, "offset": &q.Offset} {
+		if v, given := o.get(name); given {
+			*to = int(v.int())
+		}
+	}
+	if !c.valid() {
+		return c.invalid()
+	}
+	page, err := h.config.Browser.TaskChanges(c.Context(), q)
+	if err != nil {
+		if errors.Is(err, store.ErrInvalid) {
+			err = &refusal{http.StatusBadRequest, err.Error()}
+		}
+		return failed(err)
+	}
+	// The mode of rollouts that have none is called as it is asked for.
+	page.Mode = cmp.Or(page.Mode, noMode)
+	for i, mode := range page.Modes {
+		page.Modes[i] = cmp.Or(mode, noMode)
+	}
+	return encoded(http.StatusOK, page)
 }
 
 // outlineLimit is how many spans are summed up when no limit is given.

@@ -147,6 +147,49 @@ func TestSpansInOutline(t *testing.T) {
 	}
 }
 
+func TestSamples(t *testing.T) {
+	t.Parallel()
+	s, server := looking(t)
+	run, err := s.CreateRun(t.Context(), agl.Run{Algorithm: "pg"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var made [2][]agl.Rollout
+	for i, step := range []string{"1", "2"} {
+		made[i], err = s.EnqueueRollouts(t.Context(), []store.EnqueueRequest{{
+			Input: json.RawMessage(`{"id":"a"}`), Metadata: json.RawMessage(`{"agl.run_id":"` + run.RunID + `","agl.step":` + step + `}`),
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	url := server.URL + "/v1/agl/runs/" + run.RunID + "/samples"
+	sample := func(i int) string {
+		return `{"rollout_id":"` + made[i][0].RolloutID + `","attempt_id":"","status":"queuing","reward":null}`
+	}
+	want := `{"mode":"none","items":[{"task":{"id":"a"},` +
+		`"before":{"step":1,"reward":null,"tried":1,"rewarded":0,"rollouts":[` + sample(0) + `]},` +
+		`"after":{"step":2,"reward":null,"tried":1,"rewarded":0,"rollouts":[` + sample(1) + `]},"change":null}],` +
+		`"total":1,"improved":0,"worsened":0,"unchanged":0,"unrewarded":1,"once":0,"stepless":0,"steps":[1,2],"modes":["none"],` +
+		`"before":null,"after":null,"examined":2,"complete":true}`
+	for _, query := range []string{"?order=unrewarded", "?order=unrewarded&mode=none&before=1&after=2&limit=1&offset=0"} {
+		if status, body := ask(t, "GET", url+query); status != http.StatusOK || body != want {
+			t.Errorf("%s = %d %s, want\n%s", query, status, body, want)
+		}
+	}
+	for query, says := range map[string]string{
+		"?order=best": "order", "?mode=dev": "mode", "?before=early": "before", "?before=2&after=2": "before 2 must be less than after 2",
+		"?limit=1001": "Limit must be from 0 to 1000", "?offset=-1": "Offset must be",
+	} {
+		if status, body := ask(t, "GET", url+query); status/100 != 4 || !strings.Contains(body, says) {
+			t.Errorf("%s = %d %s, want 4xx with %q", query, status, body, says)
+		}
+	}
+	if status, _ := ask(t, "GET", server.URL+"/v1/agl/runs/none/samples"); status != http.StatusNotFound {
+		t.Errorf("samples of an unknown run = %d, want 404", status)
+	}
+}
+
 func TestBrowseRefuses(t *testing.T) {
 	t.Parallel()
 	_, server := looking(t)
@@ -251,7 +294,7 @@ func TestWithoutPowers(t *testing.T) {
 			t.Errorf("capabilities = %s, want %s", body, no)
 		}
 	}
-	for _, r := range [][2]string{{"GET", "overview"}, {"GET", "browse/rollouts"}, {"GET", "browse/spans"}, {"GET", "browse/spans/whole"}, {"GET", "events"}, {"GET", "checks"}, {"GET", "rescores"}, {"GET", "prunings/preview"}, {"GET", "prunings"}, {"POST", "prunings"}, {"DELETE", "prunings/x"}, {"POST", "rescores"}, {"DELETE", "rescores/x"}, {"DELETE", "browse/rollouts/x"}} {
+	for _, r := range [][2]string{{"GET", "overview"}, {"GET", "browse/rollouts"}, {"GET", "browse/spans"}, {"GET", "browse/spans/whole"}, {"GET", "runs/x/samples"}, {"GET", "events"}, {"GET", "checks"}, {"GET", "rescores"}, {"GET", "prunings/preview"}, {"GET", "prunings"}, {"POST", "prunings"}, {"DELETE", "prunings/x"}, {"POST", "rescores"}, {"DELETE", "rescores/x"}, {"DELETE", "browse/rollouts/x"}} {
 		if status, body := ask(t, r[0], server.URL+"/v1/agl/"+r[1]); status != http.StatusNotImplemented || !strings.Contains(body, "cannot") {
 			t.Errorf("%s %s = %d %s, want 501", r[0], r[1], status, body)
 		}

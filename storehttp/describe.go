@@ -24,7 +24,7 @@ const (
 	pagingQuery = "limit=:integer offset=:integer sort_by=:string sort_order=:SortOrder"
 	logicQuery  = " filter_logic=:FilterLogic"
 	browseQuery = "status_in=:[]RolloutStatus mode_in=:[]BrowseMode attempt_status_in=:[]AttemptStatus id=:string text=:string tag=:string run_id=:string " +
-		"group=:string step=:integer resources_id=:string worker_id=:string model=:string problem=:string from=:number to=:number " +
+		"group=:string step=:integer resources_id=:string same_task=:string worker_id=:string model=:string problem=:string from=:number to=:number " +
 		"rewarded=:boolean reward_min=:number reward_max=:number "
 	explainQuery = "joining=:Joining agent=:string logprobs=:LogprobsNeed on_failure=:OnFailure prompt_limit=:integer response_limit=:integer total_limit=:integer"
 	spanQuery    = "rollout_id:string attempt_id=:string trace_id=:string trace_id_contains=:string span_id=:string " +
@@ -100,6 +100,7 @@ func descriptions() map[string]Route {
 		"POST runs":                            {Summary: "Record the start of a run", In: "Run", Out: "Run", Status: created},
 		"GET runs/{run_id}":                    {Summary: "Get a run; null when it does not exist", Out: "Run?", Status: ok},
 		"POST runs/{run_id}":                   {Summary: "Change the members of a run that are given", In: "RunUpdate", Out: "Run", Status: ok},
+		"GET runs/{run_id}/samples":            {Summary: "Tell how the tasks of a run went early and late in it, by the mean reward of each; the work is bounded", Query: "mode=:BrowseMode before=:integer after=:integer order=:SampleOrder limit=:integer offset=:integer", Out: "SamplesPage", Status: ok},
 		"GET runs/{run_id}/metrics":            {Summary: "List the metrics of the steps after a step", Query: "after=:integer", Out: "[]StepMetrics", Status: ok},
 		"POST runs/{run_id}/metrics":           {Summary: "Append metrics; those of a step that exists are replaced", In: "[]StepMetrics", Out: "object", Status: ok},
 		"POST runs/{run_id}/checkpoints":       {Summary: "Record a checkpoint", In: "Checkpoint", Out: "object", Status: ok},

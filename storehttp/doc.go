@@ -13,7 +13,7 @@
 //	POST   spans/batch                {"spans":[…]}                 many spans, one transaction
 //	POST   spans/next/batch           {"attempts":[{ids}…]}         many sequence ids
 //	POST   queues/rollouts/release    {"rollouts":[…]}              undo claims
-//	GET    runs  runs/{id}  runs/{id}/metrics  runs/{id}/checkpoints  runs/{id}/checkpoints/latest
+//	GET    runs  runs/{id}  runs/{id}/samples  runs/{id}/metrics  runs/{id}/checkpoints  runs/{id}/checkpoints/latest
 //	POST   runs  runs/{id}  runs/{id}/metrics  runs/{id}/checkpoints
 //	POST   waits/count                {ids, count or share}         wait for some of them
 //	POST   rollouts/{id}/attempts/{id}/token                        a token for one attempt

@@ -90,6 +90,7 @@ func routes() []route {
 		{method: post, pattern: "runs", serve: (*handler).createRun},
 		{method: get, pattern: "runs/{run_id}", serve: (*handler).run},
 		{method: post, pattern: "runs/{run_id}", serve: (*handler).updateRun},
+		{method: get, pattern: "runs/{run_id}/samples", serve: (*handler).samples},
 		{method: get, pattern: "runs/{run_id}/metrics", serve: (*handler).stepMetrics},
 		{method: post, pattern: "runs/{run_id}/metrics", serve: (*handler).addStepMetrics},
 		{method: post, pattern: "runs/{run_id}/checkpoints", serve: (*handler).putCheckpoint},

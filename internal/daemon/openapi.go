@@ -133,9 +133,15 @@ func schemas() map[string]openapi.Schema {
 		"Overview":      openapi.Object("time:number rollouts:object queue:OverviewQueue"),
 		"OverviewQueue": openapi.Object("length:integer waiting_seconds:number"),
 		"BrowseMode":    openapi.Enum("train", "val", "test", "none"),
-		"BrowsePage":    openapi.Object("items:[]Browsed total:integer examined:integer complete:boolean limit:integer offset:integer"),
-		"Browsed":       openapi.Object(rollout + " attempt=:Attempt digest:Digest"),
-		"OutlinePage":   openapi.Object("items:[]SpanOutline limit:integer offset:integer total:integer"),
+		"SampleOrder":   openapi.Enum(store.SampleOrders()...),
+		"SamplesPage": openapi.Object("mode:BrowseMode items:[]TaskChange total:integer improved:integer worsened:integer unchanged:integer unrewarded:integer " +
+			"once:integer stepless:integer steps:[]integer modes:[]BrowseMode before:number? after:number? examined:integer complete:boolean"),
+		"TaskChange":  openapi.Object("task:any before:TaskTried after:TaskTried change:number?"),
+		"TaskTried":   openapi.Object("step:integer reward:number? tried:integer rewarded:integer rollouts:[]Sample"),
+		"Sample":      openapi.Object("rollout_id:string attempt_id:string status:RolloutStatus reward:number?"),
+		"BrowsePage":  openapi.Object("items:[]Browsed total:integer examined:integer complete:boolean limit:integer offset:integer"),
+		"Browsed":     openapi.Object(rollout + " attempt=:Attempt digest:Digest"),
+		"OutlinePage": openapi.Object("items:[]SpanOutline limit:integer offset:integer total:integer"),
 		"SpanOutline": openapi.Object("sequence_id:integer span_id:string trace_id:string parent_id=:string name:string start_time:number? end_time:number? status:StatusCode " +
 			"kind:SpanKind prompt_tokens=:integer answer_tokens=:integer reward_set=:string rewards=:[]RewardDimension events=:[]EventMark"),
 		"RescoreRequest": openapi.Object("set:string expression:string rollout_ids:[]string base=:string unsuccessful=:boolean"),

@@ -87,6 +87,8 @@ type browsing struct {
 	ctx context.Context //nolint:containedctx // it lives as long as the call
 	r   Reader
 	q   store.BrowseQuery
+
+	task string // key of the task that is asked for; empty means any
 }
 
 func (b *browsing) run() (store.BrowsePage, error) {
@@ -95,6 +97,13 @@ func (b *browsing) run() (store.BrowsePage, error) {
 	}
 	if err := b.narrow(); err != nil {
 		return store.BrowsePage{}, err
+	}
+	if b.q.SameTask != "" {
+		r, ok, err := b.r.Rollout(b.q.SameTask)
+		if err != nil || !ok {
+			return store.BrowsePage{Complete: true}, err
+		}
+		b.task = taskKey(r.Input)
 	}
 	page, err := b.walk()
 	if b.q.Step == nil || err == nil && page.Complete || err != nil && !errors.Is(err, store.ErrInvalid) {
@@ -112,7 +121,7 @@ func (b *browsing) unconditional() bool {
 	q := &b.q
 	return (q.SortBy == "start_time" || q.SortBy == "rollout_id") && !q.InSpans() &&
 		q.StatusIn == nil && q.ModeIn == nil && q.AttemptStatusIn == nil && q.Step == nil && q.From == nil && q.To == nil &&
-		cmp.Or(q.IDContains, q.Text, q.Tag, q.RunID, q.Group, q.ResourcesID, q.WorkerID) == ""
+		cmp.Or(q.IDContains, q.Text, q.Tag, q.RunID, q.Group, q.ResourcesID, q.WorkerID, q.SameTask) == ""
 }
 
 func (b *browsing) plain() (store.BrowsePage, error) {
@@ -272,7 +281,8 @@ func (b *browsing) fits(r *agl.AttemptedRollout) bool {
 		q.WorkerID != "" && (r.Attempt == nil || r.Attempt.WorkerID == nil || *r.Attempt.WorkerID != q.WorkerID),
 		q.AttemptStatusIn != nil && (r.Attempt == nil || !slices.Contains(q.AttemptStatusIn, r.Attempt.Status)),
 		!containsFold(r.Input, q.Text),
-		!containsFold(r.Metadata, q.Tag):
+		!containsFold(r.Metadata, q.Tag),
+		b.task != "" && taskKey(r.Input) != b.task:
 		return false
 	}
 	return (q.RunID == "" || metadataText(r, semconv.MetadataRunID) == q.RunID) &&

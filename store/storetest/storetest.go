@@ -90,6 +90,7 @@ func Run(t *testing.T, open Opener, lacks ...Lack) {
 		{"control", controlTests()},
 		{"browse", browseTests()},
 		{"prune", pruneTests()},
+		{"samples", sampleTests()},
 		{"whole", wholeTests()},
 	} {
 		t.Run(noun.name, func(t *testing.T) {

@@ -54,7 +54,7 @@ const pages = (): [string, string, RegExp][] => [
   [`/runs?run=${run}`, 'Runs', /Smoothing/],
   [`/runs/${run}`, '', /reward_std/],
   [`/runs/${run}?tab=batches&step=2`, '', /groups of step 2/],
-  [`/runs/${run}?tab=samples`, '', /At the beginning/],
+  [`/runs/${run}?tab=samples`, '', /Most improved/],
   [`/runs/${run}?tab=checkpoints`, '', /checkpoints\/run/],
   [`/runs/${run}?tab=config`, '', /group_size/],
   ['/rollouts', 'Rollouts', /succeeded/],
@@ -284,6 +284,75 @@ test('a batch shows the groups of its step, with rewards and advantages', async 
   if (constant !== undefined) await expect(page.getByRole('row').filter({ has: page.getByRole('link', { name: constant, exact: true }) }).filter({ hasNotText: '(' }).first()).toContainText('none: all rewards are one');
   await row.getByRole('link', { name, exact: true }).click();
   await expect(page).toHaveURL(/\/groups\?/);
+});
+
+test('samples say which tasks went better or worse, and how the answers differ', async ({ page }) => {
+  // Counted from the list of rollouts, apart from the route that the page asks.
+  interface Validated {
+    rollout_id: string;
+    input: { id: string; question: string };
+    metadata: Record<string, unknown>;
+    digest: { reward: number };
+  }
+  const all: Validated[] = [];
+  for (let offset = 0; ; offset += 1000) {
+    const { items } = await server.call<{ items: Validated[] }>(`v1/agl/browse/rollouts?run_id=${run}&mode_in=val&limit=1000&offset=${offset}`);
+    all.push(...items);
+    if (items.length < 1000) break;
+  }
+  const steps = [...new Set(all.map((r) => r.metadata['agl.step'] as number))].sort((a, b) => a - b);
+  const of = (step: number) => new Map(all.filter((r) => r.metadata['agl.step'] === step).map((r) => [r.input.id, r]));
+  const [early, late] = [of(steps[0]!), of(steps.at(-1)!)];
+  const changes = [...early].map(([id, r]) => ({ before: r, after: late.get(id)!, change: late.get(id)!.digest.reward - r.digest.reward }));
+  const improved = changes.filter((c) => c.change > 0);
+  const worsened = changes.filter((c) => c.change < 0);
+  expect(improved.length).toBeGreaterThan(worsened.length);
+
+  await page.goto(`${server.url}/runs/${run}`);
+  await page.getByRole('tab', { name: 'Samples' }).click();
+  await expect(page.getByText(`Most improved (${improved.length})`)).toBeVisible();
+  await expect(page.getByText(`${worsened.length} of ${changes.length}`, { exact: true })).toBeVisible();
+  const mean = (list: { digest: { reward: number } }[]) => String(Number((list.reduce((a, r) => a + r.digest.reward, 0) / list.length).toPrecision(3)));
+  await expect(page.getByText(`${mean(changes.map((c) => c.before))} → ${mean(changes.map((c) => c.after))}`)).toBeVisible();
+
+  const pair = page.getByRole('region', { name: 'Before and after' });
+  const gain = improved[1]!;
+  await page.getByRole('button', { name: gain.before.input.question, exact: true }).first().click();
+  await expect(pair.getByText(`Before: step ${steps[0]}, reward ${gain.before.digest.reward}`)).toBeVisible();
+  await expect(pair.getByRole('link', { name: gain.before.rollout_id })).toBeVisible();
+  await expect(pair.locator('del').first()).toBeVisible();
+  await expect(pair.locator('ins').first()).toBeVisible();
+  await expect(pair.getByText('reward · differs')).toHaveCount(2);
+  await accessible(page);
+
+  await page.getByText(`Most worsened (${worsened.length})`).click();
+  await expect(page).toHaveURL(/order=worsened/);
+  if (worsened.length > 0) {
+    await expect(pair.getByText(/After: step \d+, reward/)).toBeVisible();
+    const shown = page.getByRole('region', { name: 'Tasks, scrolls' }).getByRole('row');
+    await expect(shown).toHaveCount(worsened.length + 1);
+  }
+  await page.getByText(/^Unchanged, lowest first/).click();
+  await expect(page.getByRole('region', { name: 'Tasks, scrolls' }).getByRole('row').nth(1)).toContainText(/0$/);
+
+  // Another step to compare with, and what cannot be compared at all.
+  await page.getByRole('combobox', { name: 'After' }).click();
+  await page.getByRole('option', { name: `step ${steps[1]}`, exact: true }).click();
+  await expect(page).toHaveURL(new RegExp(`after=${steps[1]}`));
+  await expect(page.getByText('Most improved')).toBeVisible();
+  await page.goto(`${server.url}/runs/${run}?tab=samples&mode=train`);
+  await expect(page.getByText(/Each of the \d+ training tasks was tried at one step only/)).toBeVisible();
+});
+
+test('a group leads to the same task at other steps', async ({ page }) => {
+  const steps = await server.call<{ steps: number[] }>(`v1/agl/runs/${run}/samples`).then((s) => s.steps);
+  await page.goto(`${server.url}/groups?run=${run}&step=${steps[0]}&group=7&mode=val`);
+  const nav = page.getByRole('navigation', { name: 'The same task at other steps' });
+  await expect(nav.getByRole('link')).toHaveCount(steps.length);
+  await nav.getByRole('link', { name: new RegExp(`^step ${steps.at(-1)}:`) }).click();
+  await expect(page).toHaveURL(new RegExp(`step=${steps.at(-1)}&group=7&mode=val`));
+  await expect(page.getByRole('heading', { name: `Group 7 of step ${steps.at(-1)}` })).toBeVisible();
+  await expect(nav.getByRole('link', { name: new RegExp(`^step ${steps.at(-1)}:`) })).toHaveAttribute('aria-current', 'step');
 });
 
 test('the store says how large its database is', async ({ page }) => {

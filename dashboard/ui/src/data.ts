@@ -19,6 +19,7 @@ import type {
   ResourcesUpdate,
   Rollout,
   Run,
+  SamplesPage,
   Span,
   SpanRow,
   Statistics,
@@ -55,6 +56,15 @@ export const metricsQuery = (id: string) => ({
 
 export function useMetrics(id: string | undefined) {
   return useQuery({ ...metricsQuery(id ?? ''), enabled: id !== undefined });
+}
+
+/** How the tasks of a run went early and late. */
+export function useSamples(id: string, asked: Filters, limit: number) {
+  return useQuery({
+    queryKey: ['run', id, 'samples', asked, limit],
+    queryFn: ({ signal }) => get<SamplesPage>(`${store}runs/${encodeURIComponent(id)}/samples${query({ ...asked, limit })}`, signal),
+    placeholderData: keepPreviousData,
+  });
 }
 
 export function useCheckpoint(id: string) {

@@ -51,6 +51,50 @@ export interface BrowsePage {
   complete: boolean;
 }
 
+export type SampleOrder = 'improved' | 'worsened' | 'unchanged' | 'unrewarded';
+
+export interface Sample {
+  rollout_id: string;
+  attempt_id: string;
+  status: RolloutStatus;
+  reward: number | null;
+}
+
+/** How a task went at a step. */
+export interface TaskTried {
+  step: number;
+  reward: number | null;
+  tried: number;
+  rewarded: number;
+  rollouts: Sample[];
+}
+
+export interface TaskChange {
+  task: unknown;
+  before: TaskTried;
+  after: TaskTried;
+  change: number | null;
+}
+
+export interface SamplesPage {
+  mode: string;
+  items: TaskChange[];
+  total: number;
+  improved: number;
+  worsened: number;
+  unchanged: number;
+  unrewarded: number;
+  /** Tasks that there is nothing to compare of. */
+  once: number;
+  stepless: number;
+  steps: number[];
+  modes: string[];
+  before: number | null;
+  after: number | null;
+  examined: number;
+  complete: boolean;
+}
+
 export interface Page<T> {
   items: T[];
   limit: number;

@@ -154,3 +154,15 @@ export function conversation(spans: Span[]): Turn[] {
   }
   return turns;
 }
+
+/** Who speaks in a turn. */
+export function speaker(t: Turn): string {
+  return t.message?.role ?? t.kind;
+}
+
+/** All that a turn says, as a text to compare and to show. */
+export function said(t: Turn): string {
+  if (!t.message) return t.text ?? (t.rewards ?? []).map(([n, v]) => `${n} ${v}`).join(' ');
+  const { reasoning, parts, toolCalls } = t.message;
+  return [reasoning === '' ? '' : `(reasoning) ${reasoning}`, ...parts.map((p) => (p.type === 'text' ? p.text : p.type)), ...toolCalls.map((c) => `${c.name}(${c.arguments})`)].filter((x) => x !== '').join(' ');
+}

@@ -7,8 +7,10 @@ export interface Line {
 
 /** The shortest list of removals and additions (longest common subsequence). */
 export function diffLines(before: string, after: string): Line[] {
-  const a = before.split('\n');
-  const b = after.split('\n');
+  return diffTexts(before.split('\n'), after.split('\n'));
+}
+
+function diffTexts(a: string[], b: string[]): Line[] {
   let head = 0;
   while (head < a.length && head < b.length && a[head] === b[head]) head++;
   let tail = 0;
@@ -67,4 +69,69 @@ export function differences(values: unknown[]): Difference[] {
   return paths
     .map((path) => ({ path, values: flat.map((m) => m.get(path)) }))
     .filter(({ values: vs }) => vs.some((v) => JSON.stringify(v) !== JSON.stringify(vs[0])));
+}
+
+export interface Part {
+  text: string;
+  changed: boolean;
+}
+
+/** Two texts, each with the words marked that the other does not have in this place. */
+export function diffWords(before: string, after: string): { before: Part[]; after: Part[] } {
+  const cut = (text: string) => text.split(/([^\p{L}\p{N}_]+)/u).filter((w) => w !== '');
+  const out = { before: [] as Part[], after: [] as Part[] };
+  const add = (to: Part[], text: string, changed: boolean) => {
+    const last = to.at(-1);
+    if (last?.changed === changed) last.text += text;
+    else to.push({ text, changed });
+  };
+  for (const { kind, text } of diffTexts(cut(before), cut(after))) {
+    if (kind !== 'added') add(out.before, text, kind === 'removed');
+    if (kind !== 'removed') add(out.after, text, kind === 'added');
+  }
+  return out;
+}
+
+/** One line of two lists side by side; a side without an item is undefined. */
+export interface Beside<T> {
+  before?: T;
+  after?: T;
+  same: boolean;
+}
+
+/**
+ * Puts two lists side by side: what is in both in the same line, and between
+ * that, what differs beside its counterpart of the same kind.
+ */
+export function sideBySide<T>(before: T[], after: T[], text: (t: T) => string, kind: (t: T) => string): Beside<T>[] {
+  const out: Beside<T>[] = [];
+  let i = 0;
+  let j = 0;
+  let removed: T[] = [];
+  let added: T[] = [];
+  const pair = () => {
+    for (const a of removed) {
+      const at = added.findIndex((b) => kind(b) === kind(a));
+      if (at < 0) {
+        out.push({ before: a, same: false });
+        continue;
+      }
+      added.slice(0, at).forEach((b) => out.push({ after: b, same: false }));
+      out.push({ before: a, after: added[at], same: false });
+      added = added.slice(at + 1);
+    }
+    added.forEach((b) => out.push({ after: b, same: false }));
+    removed = [];
+    added = [];
+  };
+  for (const { kind: what } of diffTexts(before.map(text), after.map(text))) {
+    if (what === 'removed') removed.push(before[i++]!);
+    else if (what === 'added') added.push(after[j++]!);
+    else {
+      pair();
+      out.push({ before: before[i++], after: after[j++], same: true });
+    }
+  }
+  pair();
+  return out;
 }

@@ -1,12 +1,13 @@
 import { describe, expect, it } from 'vitest';
-import type { Span, SpanRow, StepMetrics } from '../types';
+import type { Browsed, SamplesPage, Span, SpanRow, StepMetrics, TaskTried } from '../types';
 import { applies } from './actions';
 import { candidatesOf, depths } from './candidates';
-import { conversation, messagesOf, partsOf, rewardsOf } from './conversation';
-import { diffLines, differences } from './diff';
+import { conversation, messagesOf, partsOf, rewardsOf, said } from './conversation';
+import { diffLines, differences, diffWords, sideBySide } from './diff';
 import { activeFilters, nextSort, pagesOf, readFilters } from './filters';
 import { age, ago, bytes, duration, member, number, oneLine, task } from './format';
 import { quantile, samples, sum } from './prometheus';
+import { acrossSteps, rewardOf, signed, stepsOf, typical, whyNothing } from './samples';
 import { asDot, asSVG, tree } from './spantree';
 import { backoff, eventReader } from './sse';
 import { advantageColour, groupAdvantage, logprobColour, tokensOf } from './tokens';
@@ -220,6 +221,44 @@ describe('diff', () => {
     ]);
     expect(diffLines('same', 'same')).toEqual([{ kind: 'same', text: 'same' }]);
   });
+  it('marks the words that differ', () => {
+    expect(diffWords('the answer is 12.', 'the answer is 13, or 14.')).toEqual({
+      before: [
+        { text: 'the answer is ', changed: false },
+        { text: '12', changed: true },
+        { text: '.', changed: false },
+      ],
+      after: [
+        { text: 'the answer is ', changed: false },
+        { text: '13, or 14', changed: true },
+        { text: '.', changed: false },
+      ],
+    });
+    expect(diffWords('', 'é x').after).toEqual([{ text: 'é x', changed: true }]);
+  });
+  it('puts lists side by side, what differs beside its own kind', () => {
+    const of = (list: string[]) => list.map((x) => ({ kind: x[0]!, text: x }));
+    const beside = (a: string[], b: string[]) =>
+      sideBySide(
+        of(a),
+        of(b),
+        (t) => t.text,
+        (t) => t.kind,
+      ).map((l) => [l.before?.text, l.after?.text, l.same]);
+    expect(beside(['u1', 'a1', 'r0'], ['u1', 'a2', 't2', 'a3', 'r0'])).toEqual([
+      ['u1', 'u1', true],
+      ['a1', 'a2', false],
+      [undefined, 't2', false],
+      [undefined, 'a3', false],
+      ['r0', 'r0', true],
+    ]);
+    expect(beside(['a1', 't1'], ['t2', 'x'])).toEqual([
+      ['a1', undefined, false],
+      ['t1', 't2', false],
+      [undefined, 'x', false],
+    ]);
+    expect(beside([], ['a'])).toEqual([[undefined, 'a', false]]);
+  });
   it('compares values', () => {
     expect(differences([{ a: 1, b: { c: 2 } }, { a: 1, b: { c: 3, d: 4 } }])).toEqual([
       { path: 'b.c', values: [2, 3] },
@@ -305,5 +344,71 @@ describe('candidates', () => {
     const list = candidatesOf({ state: { beam: [{ version: 'v3', template: 'x', score: 0.2 }], best: { version: 'v1', template: 'y', score: 0.9 } } });
     expect(list.map((c) => [c.id, c.score])).toEqual([['v3', 0.2], ['v1', 0.9]]);
     expect(candidatesOf({ weights: 'x' })).toEqual([]);
+  });
+});
+
+describe('samples', () => {
+  const tried = (reward: number | null, rewards: (number | null)[], more: Partial<TaskTried> = {}): TaskTried => ({
+    step: 1,
+    reward,
+    tried: rewards.length,
+    rewarded: rewards.filter((r) => r !== null).length,
+    rollouts: rewards.map((r, i) => ({ rollout_id: `ro-${i}`, attempt_id: 'at', status: 'succeeded', reward: r })),
+    ...more,
+  });
+  const page = (more: Partial<SamplesPage> = {}): SamplesPage => ({
+    mode: 'train',
+    items: [],
+    total: 0,
+    improved: 0,
+    worsened: 0,
+    unchanged: 0,
+    unrewarded: 0,
+    once: 0,
+    stepless: 0,
+    steps: [],
+    modes: ['train'],
+    before: null,
+    after: null,
+    examined: 0,
+    complete: true,
+    ...more,
+  });
+  it('takes the rollout closest to the mean for the others', () => {
+    expect(typical(tried(0.25, [null, 1, 0, 0, 0]))?.rollout_id).toBe('ro-2');
+    expect(typical(tried(null, [null, null]))?.rollout_id).toBe('ro-0');
+    expect(typical(tried(null, []))).toBeUndefined();
+  });
+  it('says rewards with how many they are of', () => {
+    expect([tried(1, [1]), tried(0.5, [0, 1]), tried(0.5, [0, 1, null]), tried(null, [null]), tried(null, [null, null])].map(rewardOf)).toEqual(['1', '0.5 (2)', '0.5 (2 of 3)', 'none', 'none (of 2)']);
+    expect([0.5, -0.25, 0, null].map(signed)).toEqual(['+0.5', '−0.25', '0', '–']);
+  });
+  it('says why there is nothing to compare', () => {
+    const run = { status: 'succeeded', algorithm: 'sft' } as const;
+    expect(whyNothing(page({ improved: 1 }), run, false)).toBeUndefined();
+    expect(whyNothing(page({ modes: [] }), run, false)?.title).toBe('This run asked for no rollouts');
+    expect(whyNothing(page({ modes: [] }), { ...run, status: 'running' }, false)?.title).toBe('This run has no rollout yet');
+    expect(whyNothing(page({ modes: [], stepless: 3 }), run, false)?.title).toMatch(/None of its 3/);
+    expect(whyNothing(page({ once: 384 }), run, false)?.title).toBe('Each of the 384 training tasks was tried at one step only');
+    expect(whyNothing(page({ once: 1 }), run, false)?.title).toBe('The training task was tried at one step only');
+    expect(whyNothing(page({ once: 384 }), run, true)?.title).toBe('No task was tried at both steps');
+    expect(whyNothing(page({ mode: 'test' }), run, true)?.title).toBe('No test task was tried');
+  });
+  it('knows the steps that can be compared', () => {
+    const metrics = [0, 1, 2].map((step): StepMetrics => ({ step, time: 0, values: step === 1 ? {} : { accuracy: 1 } }));
+    expect(stepsOf(page({ steps: [9], mode: 'val' }), metrics)).toEqual([0, 2, 9]);
+    expect(stepsOf(page(), metrics)).toEqual([1, 2]);
+  });
+  it('gathers one task across steps', () => {
+    const of = (step: unknown, reward: number | null) => ({ metadata: { 'agl.step': step, 'agl.group': '4' }, digest: { reward } }) as unknown as Browsed;
+    expect(acrossSteps([of(10, 1), of(2, 0), of(2, 1), of(10, null), of(3, null), of(undefined, 1)])).toEqual([
+      { step: 2, group: '4', mean: 0.5, tried: 2, rewarded: 2 },
+      { step: 3, group: '4', mean: null, tried: 1, rewarded: 0 },
+      { step: 10, group: '4', mean: 1, tried: 2, rewarded: 1 },
+    ]);
+  });
+  it('reads what a turn says', () => {
+    const turn = (message: object) => said({ kind: 'message', key: 'k', time: null, span: span('a', 1), message: { role: 'assistant', parts: [], reasoning: '', toolCalls: [], toolCallID: '', name: '', ...message } });
+    expect(turn({ reasoning: 'hm', parts: [{ type: 'text', text: 'yes' }, { type: 'image', url: 'x' }], toolCalls: [{ id: '1', name: 'f', arguments: '{}' }] })).toBe('(reasoning) hm yes image f({})');
   });
 });

@@ -2,8 +2,9 @@ import { Anchor, Group, NumberInput, Select, Stack, Switch, Text } from '@mantin
 import { useMemo } from 'react';
 import { Link, useSearchParams } from 'react-router-dom';
 import { useBrowse, useMetrics, useRuns, useSpeaking } from '../data';
-import { conversation, type Turn } from '../logic/conversation';
+import { conversation, said, speaker } from '../logic/conversation';
 import { member, number, task } from '../logic/format';
+import { acrossSteps } from '../logic/samples';
 import { groupAdvantage } from '../logic/tokens';
 import { byMember, OfStep, Rewards } from '../parts/batch';
 import { Card, Empty, Failed, Loading, PageTitle, Status } from '../parts/bits';
@@ -97,11 +98,6 @@ function One({ run, step, group, mode, back }: { run: string; step: string; grou
   );
 }
 
-function said(t: Turn): string {
-  if (t.message) return [t.message.role, ...t.message.parts.map((p) => (p.type === 'text' ? p.text : p.type)), ...t.message.toolCalls.map((c) => `${c.name}(${c.arguments})`)].join(' ');
-  return t.text ?? (t.rewards ?? []).map(([n, v]) => `${n} ${v}`).join(' ');
-}
-
 /** How many spans that speak are compared of each member; the rest is on the page of the rollout. */
 const compared = 200;
 
@@ -110,7 +106,7 @@ function Member({ of, first, advantage, onlyNew }: { of: Browsed; first: Browsed
   const own = useSpeaking(of.rollout_id, of.attempt?.attempt_id, compared);
   const other = useSpeaking((first ?? of).rollout_id, (first ?? of).attempt?.attempt_id, compared);
   const turns = useMemo(() => conversation(own.spans), [own.spans]);
-  const theirs = useMemo(() => new Set(conversation(other.spans).map(said)), [other.spans]);
+  const theirs = useMemo(() => new Set(conversation(other.spans).map((t) => `${speaker(t)} ${said(t)}`)), [other.spans]);
   return (
     <Card
       label={`Member ${of.rollout_id}`}
@@ -128,14 +124,14 @@ function Member({ of, first, advantage, onlyNew }: { of: Browsed; first: Browsed
         .filter((t) => !(onlyNew && t.message?.role === 'user'))
         .map((t) => {
           const text = said(t);
-          const unlike = first !== undefined && !theirs.has(text);
+          const unlike = first !== undefined && !theirs.has(`${speaker(t)} ${text}`);
           return (
-            <div key={t.key} className="turn" data-role={t.message?.role ?? t.kind} style={{ background: unlike ? 'rgba(224, 160, 30, 0.16)' : undefined }}>
+            <div key={t.key} className="turn" data-role={speaker(t)} style={{ background: unlike ? 'rgba(224, 160, 30, 0.16)' : undefined }}>
               <Text size="xs" c="dimmed">
-                {t.message?.role ?? t.kind}
+                {speaker(t)}
                 {unlike && ' · unlike the first'}
               </Text>
-              <div className="said mono">{text.replace(/^(user|assistant|tool|system) /, '')}</div>
+              <div className="said mono">{text}</div>
             </div>
           );
         })}
@@ -145,29 +141,45 @@ function Member({ of, first, advantage, onlyNew }: { of: Browsed; first: Browsed
 
 /** How the same task went at other steps of the run. */
 function SameTask({ run, of }: { run: string; of: Browsed }) {
-  const id = typeof of.input === 'object' && of.input !== null ? (of.input as Record<string, unknown>)['id'] : undefined;
-  // The id of a task, or else its words, finds it among the others.
-  const text = typeof id === 'string' ? JSON.stringify(id) : task(of.input, 80).replace(/…$/, '');
-  const found = useBrowse({ run_id: run, text, mode_in: of.mode === null ? undefined : [of.mode] }, 1000);
-  const points = useMemo(() => {
-    const bySteps = new Map<number, number[]>();
-    for (const r of found.data?.items ?? []) {
-      const step = Number(member(r.metadata, 'agl.step'));
-      if (r.digest.reward === null || !Number.isFinite(step)) continue;
-      const list = bySteps.get(step);
-      if (list) list.push(r.digest.reward);
-      else bySteps.set(step, [r.digest.reward]);
-    }
-    return [...bySteps].sort((a, b) => a[0] - b[0]).map(([step, list]) => ({ step, mean: list.reduce((a, b) => a + b, 0) / list.length }));
-  }, [found.data]);
+  const found = useBrowse({ run_id: run, same_task: of.rollout_id, mode_in: [of.mode ?? 'none'] }, 1000);
+  const points = useMemo(() => acrossSteps(found.data?.items ?? []), [found.data]);
+  const here = Number(member(of.metadata, 'agl.step'));
+  const rewarded = points.filter((p) => p.mean !== null);
   return (
     <Card title="The same task across steps">
       {found.error ? (
         <Failed error={found.error} />
+      ) : found.isPending ? (
+        <Loading what="the other steps" />
       ) : points.length < 2 ? (
-        <Text c="dimmed">{points.length === 1 ? `Only step ${points[0]!.step} had this task; the mean reward was ${number(points[0]!.mean)}.` : 'No rewarded rollout of it.'}</Text>
+        <Text c="dimmed">{points.length === 1 ? `Only step ${points[0]!.step} had this task; the mean reward was ${number(points[0]!.mean)}.` : 'No rollout of it says which step it is of.'}</Text>
       ) : (
-        <Chart x={points.map((p) => p.step)} lines={[{ label: 'mean reward', values: points.map((p) => p.mean) }]} height={140} label="Mean reward of this task by step" />
+        <Stack gap="xs">
+          {rewarded.length > 1 && <Chart x={rewarded.map((p) => p.step)} lines={[{ label: 'mean reward', values: rewarded.map((p) => p.mean) }]} height={140} label="Mean reward of this task by step" />}
+          <Group gap="xs" component="nav" aria-label="The same task at other steps">
+            {points.map((p) => (
+              <Anchor
+                key={p.step}
+                component={Link}
+                size="sm"
+                aria-current={p.step === here ? 'step' : undefined}
+                fw={p.step === here ? 600 : undefined}
+                to={
+                  p.group === undefined
+                    ? `/rollouts?run_id=${encodeURIComponent(run)}&step=${p.step}`
+                    : `/groups?run=${encodeURIComponent(run)}&step=${p.step}&group=${encodeURIComponent(p.group)}&mode=${of.mode ?? 'none'}`
+                }
+              >
+                {`step ${p.step}: ${p.mean === null ? 'no reward' : number(p.mean)}${p.tried > 1 ? ` (${p.rewarded === p.tried ? '' : `${p.rewarded} of `}${p.tried})` : ''}`}
+              </Anchor>
+            ))}
+          </Group>
+        </Stack>
+      )}
+      {found.data && (!found.data.complete || found.data.total > found.data.items.length) && (
+        <Text size="sm" c="dimmed">
+          Only the newest rollouts were looked at; earlier steps may have had it, too.
+        </Text>
       )}
     </Card>
   );

@@ -3,9 +3,9 @@ import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
 import { Link, useParams, useSearchParams } from 'react-router-dom';
 import { get } from '../api';
-import { useBrowse, useCheckpoint, useMetrics, useResources, useRun } from '../data';
+import { useCheckpoint, useMetrics, useResources, useRun } from '../data';
 import { candidatesOf } from '../logic/candidates';
-import { duration, moment, number, task, words } from '../logic/format';
+import { duration, moment, number, words } from '../logic/format';
 import { hints, keysOf, mainKeys, series, shorten, smooth, verdict } from '../logic/verdict';
 import { OfStep } from '../parts/batch';
 import { Card, Empty, Failed, Figure, ID, Json, Loading, PageTitle, Status, When } from '../parts/bits';
@@ -13,7 +13,8 @@ import { Candidates } from '../parts/candidates';
 import { Chart, type Line } from '../parts/chart';
 import { Hints } from '../parts/hints';
 import { useNow } from '../parts/now';
-import type { Browsed, Checkpoint, Run } from '../types';
+import { Samples } from '../parts/samples';
+import type { Checkpoint, Run } from '../types';
 
 export function Component() {
   const { id = '' } = useParams();
@@ -132,7 +133,7 @@ function Shown({ run }: { run: Run }) {
           <Batches run={run} last={last?.step} />
         </Tabs.Panel>
         <Tabs.Panel value="samples" pt="sm">
-          <Samples run={run} />
+          <Samples run={run} metrics={raw} />
         </Tabs.Panel>
         <Tabs.Panel value="checkpoints" pt="sm">
           <Checkpoints run={run} />
@@ -175,56 +176,6 @@ function Batches({ run, last }: { run: Run; last: number | undefined }) {
         Advantages are those of GRPO: reward less the mean of the group, by its standard deviation. Other methods weight rewards otherwise; a group whose rewards are all one moves nothing.
       </Text>
     </Stack>
-  );
-}
-
-/** What the agent did at the beginning and what it does now. */
-function Samples({ run }: { run: Run }) {
-  const early = useBrowse({ run_id: run.run_id, sort_by: 'start_time', sort_order: 'asc', rewarded: 'true' }, 8);
-  const late = useBrowse({ run_id: run.run_id, sort_by: 'start_time', sort_order: 'desc', rewarded: 'true' }, 8);
-  return (
-    <SimpleGrid cols={{ base: 1, md: 2 }}>
-      {(
-        [
-          ['At the beginning', early],
-          ['Now', late],
-        ] as const
-      ).map(([title, found]) => (
-        <Card key={title} title={title}>
-          {found.error ? <Failed error={found.error} /> : <SampleTable items={found.data?.items ?? []} />}
-        </Card>
-      ))}
-    </SimpleGrid>
-  );
-}
-
-function SampleTable({ items }: { items: Browsed[] }) {
-  if (items.length === 0) return <Text c="dimmed">No rewarded rollout.</Text>;
-  return (
-    <Table layout="fixed">
-      <Table.Thead>
-        <Table.Tr>
-          <Table.Th>Task</Table.Th>
-          <Table.Th w={60}>Step</Table.Th>
-          <Table.Th w={70} className="num">
-            Reward
-          </Table.Th>
-        </Table.Tr>
-      </Table.Thead>
-      <Table.Tbody>
-        {items.map((r) => (
-          <Table.Tr key={r.rollout_id}>
-            <Table.Td className="one-line">
-              <Anchor component={Link} to={`/rollouts/${encodeURIComponent(r.rollout_id)}`} size="sm">
-                {task(r.input, 120)}
-              </Anchor>
-            </Table.Td>
-            <Table.Td>{String((r.metadata?.['agl.step'] as number | undefined) ?? '–')}</Table.Td>
-            <Table.Td className="num">{number(r.digest.reward)}</Table.Td>
-          </Table.Tr>
-        ))}
-      </Table.Tbody>
-    </Table>
   );
 }
 
