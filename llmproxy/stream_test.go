@@ -79,7 +79,7 @@ func TestStreamPassesThrough(t *testing.T) {
 					"prompt_token_ids":                  []int64{1, 2},
 					"response_token_ids":                []int64{7, 8, 9},
 					"response_logprobs":                 []float64{-0.5, -0.25, -1},
-					"logprobs.content":                  `[{"token":"Grü","logprob":-0.5}, {"token":"ße","logprob":-0.25},{"token":"👋","logprob":-1}]`,
+					"logprobs.content":                  `[{"token":"Grü","logprob":-0.5},{"token":"ße","logprob":-0.25},{"token":"👋","logprob":-1}]`,
 					"gen_ai.usage.output_tokens":        int64(3),
 					"gen_ai.request.streaming":          true,
 				} {

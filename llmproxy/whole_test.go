@@ -71,7 +71,7 @@ func TestWholeAnswer(t *testing.T) {
 		{Key: "prompt_token_ids", Value: []int64{1, 2}},
 		{Key: "response_token_ids", Value: []int64{7, 8, 9}},
 		{Key: "response_logprobs", Value: []float64{-0.5, -0.25, -1}},
-		{Key: "logprobs.content", Value: wholeAnswer[strings.Index(wholeAnswer, `[{"token"`) : strings.Index(wholeAnswer, `]}}],`)+1]},
+		{Key: "logprobs.content", Value: `[{"token":"Gr","logprob":-0.5},{"token":"üße","logprob":-0.25},{"token":"👋","logprob":-1}]`},
 		{Key: "agentlightning.call.backend", Value: endpoint},
 		{Key: "agentlightning.call.version", Value: int64(7)},
 		{Key: "agentlightning.call.status", Value: int64(200)},

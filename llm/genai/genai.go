@@ -219,10 +219,14 @@ func (a *attributes) tokens(answer *openai.Answer) {
 	if len(first.Logprobs) > 0 && len(first.Logprobs) == len(first.TokenIDs) {
 		a.add(semconv.ResponseLogprobs, first.Logprobs)
 	}
-	if first.LogprobsContent != nil {
-		a.add(semconv.LogprobsContent, string(first.LogprobsContent))
-	}
-	if first.LogprobsRefusal != nil {
-		a.add(semconv.LogprobsRefusal, string(first.LogprobsRefusal))
+	a.logprobs(semconv.LogprobsContent, first.LogprobsContent)
+	a.logprobs(semconv.LogprobsRefusal, first.LogprobsRefusal)
+}
+
+// logprobs adds a list of log-probabilities as JSON, without what says nothing:
+// it is most of a span already.
+func (a *attributes) logprobs(key string, list []byte) {
+	if list != nil {
+		a.add(key, string(openai.AppendLogprobs(make([]byte, 0, len(list)), list)))
 	}
 }
