@@ -1,9 +1,12 @@
 package algorithm_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"testing"
+
+	"github.com/google/go-cmp/cmp"
 
 	agl "agentlightning"
 	"agentlightning/algorithm"
@@ -78,5 +81,53 @@ func TestRunKeepsWhatItRanWithAndWhyItFailed(t *testing.T) {
 	}
 	if _, err := env.Store.Run(t.Context(), "run-none"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("unknown run: %v", err)
+	}
+}
+
+func TestRunKeepsWhatIsSaidAndHowItEnded(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name string
+		end  func(t *testing.T, run *algorithm.Run)
+		last agl.LogLine
+	}{
+		{"success", func(t *testing.T, run *algorithm.Run) { _ = run.Finish(t.Context(), nil) }, agl.LogLine{Level: agl.LogInfo, Message: "run succeeded", Attributes: []byte(`{}`)}},
+		{"failure", func(t *testing.T, run *algorithm.Run) { _ = run.Finish(t.Context(), errors.New("the learner broke")) }, agl.LogLine{Level: agl.LogError, Message: "run failed", Attributes: []byte(`{"err":"the learner broke"}`)}},
+		{"interrupt", func(t *testing.T, run *algorithm.Run) {
+			ctx, cancel := context.WithCancel(t.Context())
+			cancel()
+			_ = run.Finish(ctx, ctx.Err())
+		}, agl.LogLine{Level: agl.LogWarn, Message: "run interrupted", Attributes: []byte(`{"err":"context canceled"}`)}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			env := newEnv(t)
+			run, err := algorithm.Begin(t.Context(), env, "own", struct{}{}, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			run.Logger.Warn("slow", "step", 3)
+			if err := run.Record(t.Context(), 3, map[string]float64{"reward": 0.5}); err != nil {
+				t.Fatal(err)
+			}
+			tt.end(t, run)
+			page, err := env.Store.RunLog(t.Context(), store.LogQuery{RunID: run.RunID})
+			if err != nil || len(page.Lines) != 4 {
+				t.Fatalf("log = %+v, %v, want four lines", page, err)
+			}
+			for i, want := range []string{"algorithm started", "slow", "step recorded"} {
+				if page.Lines[i].Message != want {
+					t.Errorf("line %d = %s, want %s", i, page.Lines[i].Message, want)
+				}
+			}
+			if got := string(page.Lines[2].Attributes); got != `{"run_id":"`+run.RunID+`","step":3,"training/reward":0.5}` {
+				t.Errorf("attributes of the step = %s", got)
+			}
+			last := page.Lines[3]
+			tt.last.Position, tt.last.Time = last.Position, last.Time
+			if diff := cmp.Diff(tt.last, last); diff != "" {
+				t.Errorf("last line (-want +got):\n%s", diff)
+			}
+		})
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"agentlightning/agent"
 	"agentlightning/algorithm"
 	"agentlightning/execution"
+	"agentlightning/internal/runlog"
 	"agentlightning/runner"
 	"agentlightning/store"
 )
@@ -78,12 +79,15 @@ type Config struct {
 	// Strategy replaces what Role, ServerURL, Token and Listen describe.
 	Strategy execution.Strategy
 
-	// Logger is told what an operator wants to know; nil discards.
+	// Logger is told what an operator wants to know; nil discards. From info on it
+	// goes to the logs of the runs that the algorithm makes, too, whatever Logger
+	// shows; that of runners in other processes does not.
 	Logger *slog.Logger
 
 	// published is closed once work that is queued already may begin, because
 	// its resources are there; nil when an algorithm sees to that.
 	published chan struct{}
+	log       *runlog.Log // nil when no run is made here
 }
 
 // resolve fills in what the environment and the defaults say and returns the
@@ -104,9 +108,11 @@ func (c *Config) resolve() (execution.Strategy, error) {
 		return nil, err
 	}
 	if c.Strategy != nil {
+		c.join()
 		c.WorkerName = cmp.Or(c.WorkerName, "Worker")
 		return c.Strategy, nil
 	}
+	c.join()
 	n := execution.Network{Role: c.Role, URL: c.ServerURL, Token: c.Token, Listen: c.Listen, Logger: c.Logger}
 	switch {
 	case !settings.Managed && c.ServerURL == "":
@@ -132,6 +138,14 @@ func (c *Config) resolve() (execution.Strategy, error) {
 		}
 	}
 	return n, nil
+}
+
+// join lets what is said in this process go to the log of the run, too, where one
+// is made here.
+func (c *Config) join() {
+	if c.Role != execution.RoleRunner {
+		c.Logger, c.log = runlog.Join(c.Logger)
+	}
 }
 
 func (c *Config) validate() error {

@@ -34,6 +34,9 @@ func Fit(ctx context.Context, c Config, train, val []json.RawMessage) error {
 		c.Algorithm = algorithm.Func(c.drain)
 		c.published = make(chan struct{})
 	}
+	if c.log != nil {
+		defer c.log.End(ctx)
+	}
 	work := execution.Work{Runners: c.Runners, Runner: c.runner}
 	if c.Role != execution.RoleRunner {
 		work.Algorithm = func(ctx context.Context, s store.Store) error { return c.algorithm(ctx, s, train, val) }

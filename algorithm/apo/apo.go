@@ -88,7 +88,7 @@ func (a *APO) Run(ctx context.Context, env algorithm.Env) error {
 	if err != nil {
 		return err
 	}
-	s.run = run
+	s.run, s.env.Logger = run, run.Logger
 	if err = s.search(ctx); err != nil {
 		err = fmt.Errorf("apo: %w", err)
 	}

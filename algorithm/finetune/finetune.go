@@ -48,6 +48,7 @@ func New(c Config) (algorithm.Algorithm, error) {
 		if err != nil {
 			return err
 		}
+		env.Logger = run.Logger
 		if err = (&training{Config: c, env: env, run: run}).train(ctx); err != nil {
 			err = fmt.Errorf("finetune: %w", err)
 		}

@@ -107,10 +107,11 @@ func (g *GEPA) Run(ctx context.Context, env algorithm.Env) error {
 	if err != nil {
 		return err
 	}
-	env.Logger.InfoContext(ctx, "plan of the search", "plan", plan.String())
 	if s.run, err = algorithm.Begin(ctx, env, Name, s.summary(), s.Seed); err != nil {
 		return err
 	}
+	s.env.Logger = s.run.Logger
+	s.env.Logger.InfoContext(ctx, "plan of the search", "plan", plan.String())
 	if err = s.search(ctx); err != nil {
 		err = fmt.Errorf("gepa: %w", err)
 	}

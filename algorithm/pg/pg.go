@@ -50,6 +50,7 @@ func New(c Config) (algorithm.Algorithm, error) {
 		if err != nil {
 			return err
 		}
+		env.Logger = run.Logger
 		t := &training{
 			Config: c, env: env, run: run,
 			kept: learner.Checkpoints{Dir: filepath.Join(c.Checkpoints, run.RunID)},

@@ -251,7 +251,13 @@ var rules = []rule{
 	{"algorithm", "the contract of whatever makes agents better, and what algorithms share", reasons{
 		root:              words,
 		"algorithm/stage": "names what a run waits for",
+		"internal/runlog": "what is said belongs to the run",
 		"store":           contract,
+	}},
+	{"internal/runlog", "what is said while a run goes on, in the log of the run", reasons{
+		root:             words,
+		"store":          "errors and bounds of the contract",
+		"internal/jsonx": wire,
 	}},
 	{"algorithm/baseline", "runs every task once, learns nothing", reasons{
 		root:        words,
@@ -354,6 +360,7 @@ var rules = []rule{
 		"algorithm":          "what trains it",
 		"algorithm/baseline": "Dev runs it",
 		"execution":          "where the parts run",
+		"internal/runlog":    "what runners say belongs to the run",
 		"runner":             "runs agents",
 		"store":              contract,
 	}},
@@ -389,6 +396,7 @@ var rules = []rule{
 		"algorithm/stage":                "tells what a run waits for",
 		"dataset":                        "tasks and training data in files",
 		"execution":                      "agent and algorithm in one process",
+		"internal/runlog":                "what is said belongs to the run",
 		"internal/yamlconf":              "reads the file",
 		"learner":                        "the contract of a component",
 		"learner/command":                "a component",

@@ -78,7 +78,7 @@ func (s *baselineSettings) Build(p Parts) (Built, error) {
 		if err != nil {
 			return err
 		}
-		env.Store = ofRun{env.Store, run.RunID}
+		env.Store, env.Logger = ofRun{env.Store, run.RunID}, run.Logger
 		err = run.Stage(ctx, stage.Collect, func(ctx context.Context) error {
 			moved = func() { stage.Progress(ctx, "%d rollouts finished", done) }
 			return b.Run(ctx, env)

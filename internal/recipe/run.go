@@ -17,6 +17,7 @@ import (
 	"agentlightning/algorithm/prompt"
 	"agentlightning/algorithm/stage"
 	"agentlightning/execution"
+	"agentlightning/internal/runlog"
 	"agentlightning/store"
 	"agentlightning/trainer"
 )
@@ -149,6 +150,7 @@ type session struct {
 	resources agl.NamedResources
 	stages    []Outcome
 	runID     string
+	log       *runlog.Log // of the runs
 }
 
 // Run carries the recipe out as the run that [Recipe.Begin] made, from where
@@ -158,6 +160,9 @@ func (r *Recipe) Run(ctx context.Context, site Site, runID string) (_ []Outcome,
 	if s.stages, err = r.Outcomes(ctx, site.Store, runID); err != nil {
 		return nil, err
 	}
+	s.site.Logger, s.log = runlog.Join(site.Logger)
+	s.log.Open(site.Store, runID)
+	defer s.log.End(ctx)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, s.settle(ctx, err))
@@ -194,6 +199,7 @@ func (s *session) settle(ctx context.Context, failure error) error {
 		if run.Status != agl.RunRunning {
 			continue
 		}
+		s.log.Close(ctx, id, u.Status.Value, failure)
 		if _, err := s.site.Store.UpdateRun(ctx, id, u); err != nil {
 			return fmt.Errorf("end of run %s: %w", id, err)
 		}
@@ -434,6 +440,7 @@ func (s *session) take(prompts agl.NamedResources) {
 // stage does one stage, from where it was interrupted.
 func (s *session) stage(ctx context.Context, i int) error {
 	p, o := s.Recipe.stages[i], &s.stages[i]
+	s.log.Open(s.site.Store, o.RunID)
 	built, env, err := s.prepare(p)
 	if err != nil {
 		return err

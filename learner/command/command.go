@@ -248,8 +248,10 @@ func (l *Learner) run(ctx context.Context, step string, before Model, version in
 	}
 	defer func() { _ = stderr.Close() }() // a log
 	copied := &shared{w: l.cfg.Log}
-	out := &reader{log: io.MultiWriter(stdout, copied), onMetrics: l.cfg.OnMetrics}
-	problems := &tail{log: io.MultiWriter(stderr, copied)}
+	wrote := &told{ctx: ctx, log: l.cfg.Logger, stream: "stdout"}
+	complained := &told{ctx: ctx, log: l.cfg.Logger, stream: "stderr"}
+	out := &reader{log: io.MultiWriter(stdout, copied, wrote), onMetrics: l.cfg.OnMetrics}
+	problems := &tail{log: io.MultiWriter(stderr, copied, complained)}
 	env := append(proc.Environ(EnvToken, EnvServer), l.cfg.Env...)
 	env = append(env,
 		EnvRows+"="+filepath.Join(step, "rows.jsonl"), EnvParquet+"="+filepath.Join(step, "rows.parquet"),
@@ -261,6 +263,10 @@ func (l *Learner) run(ctx context.Context, step string, before Model, version in
 		return none, fmt.Errorf("start the trainer %s: %w", l.cfg.Command[0], err)
 	}
 	l.cfg.Logger.InfoContext(ctx, "trainer started", "command", l.cfg.Command[0], "pid", p.PID(), "version", version, "dir", step)
+	defer func() {
+		wrote.end()
+		complained.end()
+	}()
 	select {
 	case <-p.Done():
 	case <-ctx.Done():

@@ -67,7 +67,8 @@ type Config struct {
 	// Log gets a copy of what trainers write, both streams; nil keeps it in the
 	// folder of the update only.
 	Log io.Writer `yaml:"-"`
-	// Logger is told of starts and ends; nil discards.
+	// Logger is told of starts and ends, and of each line that trainers write; nil
+	// discards.
 	Logger *slog.Logger `yaml:"-"`
 }
 

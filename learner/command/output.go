@@ -2,9 +2,11 @@ package command
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 
 	"agentlightning/learner"
@@ -141,4 +143,48 @@ func (s *shared) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.w.Write(p)
+}
+
+// told hands the lines of a stream to a logger. It is used by one goroutine.
+type told struct {
+	ctx    context.Context //nolint:containedctx // it lives as long as the trainer
+	log    *slog.Logger
+	stream string
+	rest   []byte // of a line that has not ended
+}
+
+// toldBytes is how much of a line a logger is given.
+const toldBytes = 2048
+
+func (t *told) Write(p []byte) (int, error) {
+	for rest := p; len(rest) > 0; {
+		end := bytes.IndexByte(rest, '\n')
+		if end < 0 {
+			t.rest = append(t.rest, rest[:min(len(rest), max(longestLine-len(t.rest), 0))]...)
+			break
+		}
+		t.line(append(t.rest, rest[:end]...))
+		t.rest, rest = t.rest[:0], rest[end+1:]
+	}
+	return len(p), nil
+}
+
+// end hands on a last line without an end.
+func (t *told) end() {
+	t.line(t.rest)
+	t.rest = nil
+}
+
+func (t *told) line(line []byte) {
+	// A bar of progress rewrites its line: what counts is how it looked last.
+	line = bytes.TrimRight(line, "\r\n\t ")
+	line = line[bytes.LastIndexByte(line, '\r')+1:]
+	if len(line) == 0 {
+		return
+	}
+	attrs := []slog.Attr{slog.String("stream", t.stream), slog.String("line", string(line[:min(len(line), toldBytes)]))}
+	if len(line) > toldBytes {
+		attrs = append(attrs, slog.Int("bytes", len(line)))
+	}
+	t.log.LogAttrs(t.ctx, slog.LevelInfo, "trainer wrote", attrs...)
 }
