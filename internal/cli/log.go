@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/signal"
 	"strings"
+	"sync"
+	"syscall"
 
 	"github.com/spf13/pflag"
 
@@ -29,15 +32,39 @@ func (o *logOptions) open(stderr io.Writer) (*logs.Loggers, func() error, error)
 	}
 	out, closeFile := stderr, func() error { return nil }
 	if o.file != "" {
-		f, err := os.OpenFile(o.file, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+		f, err := logs.OpenFile(o.file)
 		if err != nil {
 			return nil, nil, fmt.Errorf("--log-file: %w", err)
 		}
-		out, closeFile = f, f.Close
+		out, closeFile = f, reopened(f)
 	}
 	loggers, err := logs.New(out, o.format, levels)
 	if err != nil {
 		return nil, nil, usageError{errors.Join(fmt.Errorf("--log-format %w", err), closeFile())}
 	}
 	return loggers, closeFile, nil
+}
+
+// reopened has the log open its file anew on SIGHUP, which those who rotate logs
+// send, and returns what ends that and closes the file.
+func reopened(f *logs.File) (closeFile func() error) {
+	hangUps, done := make(chan os.Signal, 1), make(chan struct{})
+	signal.Notify(hangUps, syscall.SIGHUP)
+	var listening sync.WaitGroup
+	listening.Go(func() {
+		for {
+			select {
+			case <-hangUps:
+				_ = f.Reopen() // the next line tries again
+			case <-done:
+				return
+			}
+		}
+	})
+	return func() error {
+		signal.Stop(hangUps)
+		close(done)
+		listening.Wait()
+		return f.Close()
+	}
 }
