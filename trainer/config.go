@@ -87,7 +87,7 @@ type Config struct {
 	// published is closed once work that is queued already may begin, because
 	// its resources are there; nil when an algorithm sees to that.
 	published chan struct{}
-	log       *runlog.Log // nil when no run is made here
+	log       *runlog.Log // that was made for this training; nil when there was one, or no run is made here
 }
 
 // resolve fills in what the environment and the defaults say and returns the
@@ -141,9 +141,9 @@ func (c *Config) resolve() (execution.Strategy, error) {
 }
 
 // join lets what is said in this process go to the log of the run, too, where one
-// is made here.
+// is made here, unless it does already.
 func (c *Config) join() {
-	if c.Role != execution.RoleRunner {
+	if c.Role != execution.RoleRunner && runlog.Of(c.Logger) == nil {
 		c.Logger, c.log = runlog.Join(c.Logger)
 	}
 }

@@ -343,3 +343,42 @@ func (b *lockedBuffer) String() string {
 	defer b.mu.Unlock()
 	return b.b.String()
 }
+
+// What agents, runners and the algorithm say is in the log of the run, that of the
+// time before it too, although the program shows nothing.
+func TestTheRunKeepsWhatIsSaid(t *testing.T) {
+	t.Parallel()
+	s := newStore(t)
+	speaks := agent.New(func(ctx context.Context, n float64, c *agent.Call) (float64, error) {
+		c.Logger.InfoContext(ctx, "agent speaks", "n", n)
+		return n, nil
+	})
+	var runID string
+	algo := algorithm.Func(func(ctx context.Context, env algorithm.Env) error {
+		env.Logger.InfoContext(ctx, "before the run")
+		run, err := algorithm.Begin(ctx, env, "own", struct{}{}, 1)
+		if err != nil {
+			return err
+		}
+		runID = run.RunID
+		sum := 0.0
+		return run.Finish(ctx, errors.Join(sumOf(&sum)(ctx, env), errors.New("it broke")))
+	})
+	if err := trainer.Fit(t.Context(), trainer.Config{Agent: speaks, Algorithm: algo, Store: s}, numbers(2), nil); err == nil {
+		t.Error("Fit of an algorithm that failed = nil")
+	}
+	log, err := s.RunLog(t.Context(), store.LogQuery{RunID: runID})
+	if err != nil || len(log.Lines) == 0 {
+		t.Fatalf("log = %+v, %v", log, err)
+	}
+	said := map[string]int{}
+	for _, l := range log.Lines {
+		said[l.Message]++
+	}
+	if said["before the run"] != 1 || said["algorithm started"] != 1 || said["agent speaks"] != 2 {
+		t.Errorf("messages = %v, want one of the algorithm, one of the run and two of the agent", said)
+	}
+	if last := log.Lines[len(log.Lines)-1]; last.Message != "run failed" || !strings.Contains(string(last.Attributes), "it broke") {
+		t.Errorf("last line = %+v, want why it failed", last)
+	}
+}

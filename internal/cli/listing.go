@@ -45,7 +45,12 @@ func forPeople(cmd *cobra.Command) bool {
 	if asked, err := cmd.Flags().GetBool(tableFlag); err == nil && asked {
 		return true
 	}
-	file, ok := cmd.OutOrStdout().(*os.File)
+	return isTerminal(cmd.OutOrStdout())
+}
+
+// isTerminal tells whether a stream of a command is one of a terminal.
+func isTerminal(stream any) bool {
+	file, ok := stream.(*os.File)
 	if !ok {
 		return false
 	}

@@ -22,10 +22,10 @@ import (
 func newRuns() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "runs",
-		Short: "Look at the runs of algorithms: configurations, metrics, checkpoints, samples",
+		Short: "Look at the runs of algorithms: configurations, metrics, checkpoints, samples, logs",
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsCompare(), newRunsExport())
+	cmd.AddCommand(newRunsList(), newRunsShow(), newRunsLog(), newRunsCompare(), newRunsExport(), newRunsRemove())
 	return cmd
 }
 

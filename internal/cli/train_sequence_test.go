@@ -1,7 +1,9 @@
 package cli_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	agl "agentlightning"
+	"agentlightning/dataset"
 	"agentlightning/store"
 	"agentlightning/store/engine"
 	"agentlightning/store/sqlite"
@@ -228,5 +231,54 @@ func TestTrainSettlesRuns(t *testing.T) {
 		if r.Status != agl.RunFailed || !strings.Contains(r.Error, "MaxEvaluations: 3: must be at least") {
 			t.Errorf("run %s of %s is %s: %q; want failed, and why", r.RunID, r.Algorithm, r.Status, r.Error)
 		}
+		log, err := s.RunLog(t.Context(), store.LogQuery{RunID: r.RunID, Newest: true, Limit: 1})
+		if err != nil || len(log.Lines) != 1 || log.Lines[0].Level != agl.LogError || !strings.Contains(string(log.Lines[0].Attributes), "MaxEvaluations: 3: must be at least") {
+			t.Errorf("log of run %s of %s ends with %+v, %v; want why it failed", r.RunID, r.Algorithm, log.Lines, err)
+		}
+	}
+}
+
+// What the trainer of a learner writes is in the log of the run, and why that failed
+// is its last line, although nothing of it is shown.
+func TestTrainKeepsTheLinesOfATrainer(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	var rows bytes.Buffer
+	if err := dataset.WriteRows(&rows, []dataset.Row{{IDs: []int32{1, 2, 3}, Mask: []float32{0, 1, 1}, PromptLength: 1}}); err != nil {
+		t.Fatal(err)
+	}
+	recipe := filepath.Join(dir, "recipe.yaml")
+	for path, text := range map[string]string{
+		filepath.Join(dir, "rows.jsonl"): rows.String(),
+		recipe: `db: sqlite:agl.db
+learner: {use: command, name: m, dir: work, honours: ["*"], command: [sh, -c, "echo loading; echo no memory >&2; exit 3"]}
+algorithm: {use: sft, data: rows.jsonl, form: rows, steps: 1, batch: 1, learning_rate: 0.01}
+`,
+	} {
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	status, out, errs := run(t, "train", recipe, "--log-level", "error")
+	if status != 1 || !strings.Contains(errs, "no memory") || strings.Contains(out+errs, "trainer wrote") {
+		t.Fatalf("status %d: %s%s", status, out, errs)
+	}
+	s := openRecipeStore(t, recipe)
+	runs, err := s.Runs(t.Context(), 1)
+	if err := errors.Join(err, s.Close()); err != nil || len(runs) != 1 {
+		t.Fatalf("runs: %v, %v", runs, err)
+	}
+	status, out, errs = run(t, "runs", "log", runs[0].RunID, "--db", "sqlite:"+filepath.Join(dir, "agl.db"))
+	if status != 0 {
+		t.Fatalf("status %d: %s", status, errs)
+	}
+	wantParts(t, out, "algorithm started", "trainer started", "run failed", "no memory")
+	for _, want := range []string{"trainer wrote stream=stdout line=loading\n", `trainer wrote stream=stderr line="no memory"`} {
+		if !strings.Contains(out, want) {
+			t.Errorf("log lacks %q:\n%s", want, out)
+		}
+	}
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); !strings.Contains(lines[len(lines)-1], "ERROR run failed err=") {
+		t.Errorf("last line: %s", lines[len(lines)-1])
 	}
 }
