@@ -56,6 +56,7 @@ const pages = (): [string, string, RegExp][] => [
   [`/runs/${run}?tab=batches&step=2`, '', /groups of step 2/],
   [`/runs/${run}?tab=samples`, '', /Most improved/],
   [`/runs/${run}?tab=checkpoints`, '', /checkpoints\/run/],
+  [`/runs/${run}?tab=log`, '', /run succeeded/],
   [`/runs/${run}?tab=config`, '', /group_size/],
   ['/rollouts', 'Rollouts', /succeeded/],
   [`/rollouts/${rollout}`, '', /primary:/],
@@ -472,6 +473,119 @@ test.describe('actions', () => {
     await dialog.getByRole('button', { name: 'Delete' }).click();
     await expect(page.getByText('No rollout yet')).toBeVisible();
     expect(await status(made[2]!.rollout_id)).toBeUndefined();
+  });
+
+  test('the log of a run is followed, searched and filtered, all 20,000 lines of it', async ({ page }) => {
+    test.setTimeout(120_000);
+    const { run_id } = await own.call<{ run_id: string }>('v1/agl/runs', { algorithm: 'pg' });
+    const path = `v1/agl/runs/${run_id}/log`;
+    const line = (i: number) =>
+      i === 7000 || i === 15_000
+        ? { level: 'error', message: 'the learner broke', attributes: { err: `no disk at ${i}`, step: i } }
+        : { level: i % 1000 === 0 ? 'warn' : 'info', message: 'step recorded', attributes: { step: i, 'training/reward': 0.5 } };
+    for (let from = 1; from <= 20_001; from += 4000) await own.call(path, Array.from({ length: Math.min(4000, 20_003 - from) }, (_, k) => line(from + k)));
+
+    const since = Date.now();
+    await page.goto(`${own.url}/runs/${run_id}?tab=log`);
+    const log = page.getByRole('region', { name: 'Log, scrolls' });
+    await expect(log.getByText('step=20002')).toBeVisible(); // the newest, at the bottom
+    console.log(`the end of a log of 20,000 lines: ${Date.now() - since} ms`);
+    await expect(page.getByText('20,000 lines, 2 errors, 18 warnings; 2 older ones have gone: a run keeps its newest')).toBeVisible();
+    console.log(`all of it: ${Date.now() - since} ms`);
+    expect(await log.getByRole('listitem').count()).toBeLessThan(120);
+    await accessible(page);
+
+    // What is said appears by itself, and moves nothing that is being read.
+    await own.call(path, [{ level: 'info', message: 'hello there' }]);
+    await log.scrollIntoViewIfNeeded();
+    await expect(log.getByText('hello there')).toBeInViewport();
+    await log.evaluate((el) => (el.scrollTop = 0));
+    await expect(log.getByText('step=4', { exact: false }).first()).toBeInViewport();
+    await expect(page.getByRole('button', { name: 'Follow the end' })).toBeVisible();
+    await own.call(path, [{ level: 'info', message: 'not seen yet' }]);
+    await expect(page.getByText(/4 older ones have gone/)).toBeVisible();
+    expect(await log.evaluate((el) => el.scrollTop)).toBeLessThan(100);
+    await page.getByRole('button', { name: 'Follow the end' }).click();
+    await expect(log.getByText('not seen yet')).toBeInViewport();
+
+    // Errors are a click away.
+    await page.getByRole('button', { name: 'The next error' }).click();
+    await expect(log.getByText('no disk at 7000')).toBeInViewport();
+    await page.getByRole('button', { name: 'The next error' }).click();
+    await expect(log.getByText('no disk at 15000')).toBeInViewport();
+    await page.getByRole('button', { name: 'The error before' }).click();
+    await log.getByRole('button', { name: /no disk at 7000/ }).click();
+    await expect(log.getByText('line 7,000')).toBeVisible();
+
+    await page.getByText('Errors 2').click();
+    await expect(log.getByRole('listitem')).toHaveCount(2);
+    await expect(page).toHaveURL(/level=error/);
+    await page.getByText('All', { exact: true }).click();
+    await page.getByRole('searchbox', { name: 'Search the log' }).fill('NO DISK AT 15');
+    await expect(log.getByRole('listitem')).toHaveCount(1);
+    await expect(log.locator('mark')).toHaveText('no disk at 15');
+    await expect(page).toHaveURL(/find=NO/);
+    await page.reload();
+    await expect(log.getByRole('listitem')).toHaveCount(1);
+    const download = page.waitForEvent('download');
+    await page.getByRole('button', { name: 'Download' }).click();
+    expect(JSON.parse(await readFile(await (await download).path(), 'utf8'))).toMatchObject({ position: 15_000, level: 'error', message: 'the learner broke' });
+    await page.getByRole('searchbox', { name: 'Search the log' }).fill('nobody said this');
+    await expect(page.getByText('No line fits')).toBeVisible();
+  });
+
+  test('a run that failed leads to what it said', async ({ page }) => {
+    const { run_id } = await own.call<{ run_id: string }>('v1/agl/runs', { algorithm: 'pg' });
+    await page.goto(`${own.url}/runs/${run_id}?tab=log`);
+    await expect(page.getByText('This run has said nothing')).toBeVisible();
+    await own.call(`v1/agl/runs/${run_id}/log`, [{ level: 'error', message: 'run failed', attributes: { err: 'the trainer is gone' } }]);
+    await own.call(`v1/agl/runs/${run_id}`, { status: 'failed', error: 'the trainer is gone' });
+    await expect(page.getByRole('alert')).toContainText('the trainer is gone');
+    await expect(page.getByRole('listitem')).toContainText('run failed');
+    await page.goto(`${own.url}/runs/${run_id}`);
+    await page.getByRole('alert').getByRole('link', { name: 'What it said before that' }).click();
+    await expect(page.getByRole('region', { name: 'Log, scrolls' }).getByText('err="the trainer is gone"')).toBeVisible();
+  });
+
+  test('runs are deleted, after a question', async ({ page }) => {
+    const ids: string[] = [];
+    for (let i = 0; i < 11; i++) {
+      const { run_id } = await own.call<{ run_id: string }>('v1/agl/runs', { algorithm: 'doomed' });
+      if (i > 0) await own.call(`v1/agl/runs/${run_id}`, { status: 'failed' });
+      ids.push(run_id);
+    }
+    const left = async () => (await own.call<{ run_id: string; algorithm: string }[]>('v1/agl/runs')).filter((r) => r.algorithm === 'doomed').map((r) => r.run_id);
+    await page.goto(`${own.url}/runs`);
+    const choose = async (id: string) => {
+      const box = page.getByRole('checkbox', { name: `Compare ${id}` });
+      await box.click();
+      await expect(box).toBeChecked();
+      await expect(page.getByText('These runs have recorded no metrics yet.')).toBeVisible(); // nothing moves any more
+    };
+    await choose(ids[0]!);
+    await choose(ids[1]!);
+    const bar = page.getByRole('region', { name: 'Actions' });
+    const dialog = page.getByRole('dialog');
+    await bar.getByRole('button', { name: 'Delete' }).click();
+    await expect(dialog).toContainText('Delete 1 run?'); // the other one is running
+    await dialog.getByRole('button', { name: 'Leave it' }).click();
+    expect(await left()).toHaveLength(11);
+    await bar.getByRole('button', { name: 'Delete' }).click();
+    await accessible(page);
+    await dialog.getByRole('button', { name: 'Delete 1 run' }).click();
+    await expect.poll(left).toHaveLength(10);
+    expect(await left()).toContain(ids[0]);
+    await expect(bar).toContainText('1 chosen');
+
+    await bar.getByRole('button', { name: 'Choose none' }).click();
+    for (const id of ids.slice(0, 1).concat(ids.slice(2))) await choose(id);
+    await expect(page.getByText('The first 8 that were chosen are compared.')).toBeVisible();
+    await bar.getByRole('button', { name: 'Delete' }).click();
+    await dialog.getByRole('checkbox', { name: /called running/ }).check();
+    await dialog.getByRole('button', { name: 'Delete 10 runs' }).click();
+    await expect.poll(left).toHaveLength(0);
+    await page.goto(`${own.url}/runs/${ids[0]!}`);
+    await expect(page.getByText('It may have been deleted')).toBeVisible();
   });
 
   test('rollouts are scored again on the server, after a question', async ({ page }) => {

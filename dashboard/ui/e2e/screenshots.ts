@@ -28,6 +28,7 @@ test('screenshots', async ({ browser }) => {
     ['run', `/runs/${run}`],
     ['batches', `/runs/${run}?tab=batches&step=1`],
     ['samples', `/runs/${run}?tab=samples`],
+    ['log', `/runs/${run}?tab=log`],
     ['rollouts', `/rollouts?run_id=${run}&step=1&sort=reward`],
     ['rollout', `/rollouts/${rollout}`],
     ['tokens', `/rollouts/${rollout}?tab=tokens`],
@@ -54,6 +55,7 @@ test('screenshots', async ({ browser }) => {
       await page.waitForFunction(() => document.querySelectorAll('[aria-busy=true], .mantine-Loader-root').length === 0);
       await page.evaluate(() => new Promise((r) => setTimeout(r, 700))); // charts are drawn in the next frames
       if (name === 'samples') await page.getByText('Most improved').evaluate((el) => window.scrollBy(0, el.getBoundingClientRect().top - 200));
+      if (name === 'log') await page.getByRole('tab', { name: 'Log' }).evaluate((el) => window.scrollBy(0, el.getBoundingClientRect().top - 100));
       if (name === 'batches') await page.getByLabel('Step', { exact: true }).evaluate((el) => window.scrollBy(0, el.getBoundingClientRect().top - 100));
       await page.screenshot({ path: join(folder, `${name}-${colorScheme}.png`) });
     }

@@ -1,8 +1,9 @@
 // The questions that pages ask, each under the key by which the live stream
 // finds it again.
 import { keepPreviousData, useQueries, useQuery, useQueryClient, type UseQueryResult } from '@tanstack/react-query';
-import { useMemo } from 'react';
+import { useMemo, useState } from 'react';
 import { get, query, send } from './api';
+import { append, goesOn, join, type Log } from './logic/log';
 import type {
   Attempt,
   BrowsePage,
@@ -10,6 +11,8 @@ import type {
   Check,
   Checkpoint,
   Explanation,
+  LogLine,
+  LogPage,
   Model,
   Overview,
   Page,
@@ -72,6 +75,64 @@ export function useCheckpoint(id: string) {
     queryKey: ['run', id, 'checkpoint'],
     queryFn: ({ signal }) => get<Checkpoint | null>(`${store}runs/${encodeURIComponent(id)}/checkpoints/latest`, signal),
   });
+}
+
+/** How many lines of a log are on the screen at first, and how many come at a time after that. */
+const firstLines = 1000;
+const moreLines = 10_000;
+
+async function logPage(id: string, asked: Record<string, number | boolean>, signal: AbortSignal): Promise<LogPage> {
+  return get<LogPage>(`${store}runs/${encodeURIComponent(id)}/log${query(asked)}`, signal);
+}
+
+/** The newest lines at first, and what came since each time it is asked again. */
+async function readLog(id: string, known: Log | undefined, signal: AbortSignal): Promise<Log> {
+  let log = known;
+  for (;;) {
+    if (log === undefined) {
+      const part = await logPage(id, { newest: true, limit: firstLines }, signal);
+      return { lines: part.lines, first: part.first, last: part.last };
+    }
+    const part = await logPage(id, { after: log.last, limit: moreLines }, signal);
+    if (!goesOn(log, part)) {
+      log = undefined;
+      continue;
+    }
+    log = append(log, part);
+    if (!part.more) return log;
+  }
+}
+
+/** The log of a run: its newest lines at once, the older ones as soon as they have come, what is new when it is told of. */
+export function useRunLog(id: string) {
+  const client = useQueryClient();
+  const key = ['log', id];
+  const newest = useQuery({
+    queryKey: key,
+    queryFn: ({ signal }) => readLog(id, client.getQueryData<Log>(key), signal),
+    structuralSharing: false,
+  });
+  const from = newest.data?.lines[0]?.position;
+  const first = newest.data?.first ?? 0;
+  // Where the older lines end is settled when they are first asked for.
+  const [before, setBefore] = useState<number>();
+  if (before === undefined && from !== undefined && from > first) setBefore(from);
+  const older = useQuery({
+    queryKey: ['log before', id, before],
+    queryFn: async ({ signal }) => {
+      let lines: LogLine[] = [];
+      for (let to = before!; ; to = lines[0]!.position) {
+        const part = await logPage(id, { before: to, newest: true, limit: moreLines }, signal);
+        lines = [...part.lines, ...lines];
+        if (!part.more || part.lines.length === 0) return lines;
+      }
+    },
+    enabled: before !== undefined,
+    staleTime: Infinity,
+    structuralSharing: false,
+  });
+  const lines = useMemo(() => (newest.data === undefined ? [] : join(older.data ?? [], newest.data)), [newest.data, older.data]);
+  return { lines, dropped: Math.max(0, first - 1), error: newest.error ?? older.error, isPending: newest.isPending, loading: older.isFetching, refetch: () => void newest.refetch() };
 }
 
 export type Filters = Record<string, string | string[] | undefined>;

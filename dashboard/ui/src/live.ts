@@ -10,7 +10,7 @@ interface Changes {
   n: number;
   ids: string[] | null;
 }
-type Happened = Partial<Record<'rollouts' | 'spans' | 'resources' | 'workers' | 'runs' | 'models', Changes>>;
+type Happened = Partial<Record<'rollouts' | 'spans' | 'resources' | 'workers' | 'runs' | 'logs' | 'models', Changes>>;
 
 /** Lists are read again this often at the most, however much happens. */
 const calm = 1500;
@@ -63,7 +63,8 @@ export class Live {
               tries = 0;
               this.become('live');
               // What happened before, or while nobody listened, was not told.
-              void this.client.invalidateQueries();
+              // The older lines of a log do not change.
+              void this.client.invalidateQueries({ predicate: (q) => q.queryKey[0] !== 'log before' });
             } else if (e.event === 'change') this.gather(JSON.parse(e.data) as Happened);
           }
         }
@@ -116,6 +117,7 @@ export class Live {
     if (h.models) again('models');
     if (h.runs) again('runs');
     each(h.runs, 'run');
+    each(h.logs, 'log');
   }
 }
 

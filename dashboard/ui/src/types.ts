@@ -207,6 +207,25 @@ export interface Explanation {
   advice: string[];
 }
 
+export type LogLevel = 'debug' | 'info' | 'warn' | 'error';
+
+export interface LogLine {
+  position: number;
+  time: number;
+  level: LogLevel;
+  message: string;
+  attributes: Record<string, unknown>;
+}
+
+export interface LogPage {
+  lines: LogLine[];
+  first: number;
+  last: number;
+  /** How many lines at the beginning the server no longer has. */
+  dropped: number;
+  more: boolean;
+}
+
 export interface Worker {
   worker_id: string;
   status: 'idle' | 'busy' | 'unknown';

@@ -72,6 +72,21 @@ export async function runAction(action: ActionName, list: Rollout[], signal: Abo
   return out;
 }
 
+/** Deletes runs, one after another; a server that is gone ends it. */
+export async function deleteRuns(ids: string[], force: boolean): Promise<{ deleted: string[]; lines: string[] }> {
+  const out = { deleted: [] as string[], lines: [] as string[] };
+  for (const id of ids) {
+    try {
+      await remove(`v1/agl/runs/${encodeURIComponent(id)}${force ? '?force=true' : ''}`);
+      out.deleted.push(id);
+    } catch (err) {
+      out.lines.push(`${id}: ${err instanceof Error ? err.message : String(err)}`);
+      if (err instanceof ApiError && err.status === 0) break;
+    }
+  }
+  return out;
+}
+
 /** Hands a text to the browser as a file. */
 export function save(name: string, text: string, type: string): void {
   const url = URL.createObjectURL(new Blob([text], { type }));

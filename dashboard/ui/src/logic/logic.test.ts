@@ -1,11 +1,12 @@
 import { describe, expect, it } from 'vitest';
-import type { Browsed, SamplesPage, Span, SpanRow, StepMetrics, TaskTried } from '../types';
+import type { Browsed, LogLevel, LogLine, LogPage, SamplesPage, Span, SpanRow, StepMetrics, TaskTried } from '../types';
 import { applies } from './actions';
 import { candidatesOf, depths } from './candidates';
 import { conversation, messagesOf, partsOf, rewardsOf, said } from './conversation';
 import { diffLines, differences, diffWords, sideBySide } from './diff';
 import { activeFilters, nextSort, pagesOf, readFilters } from './filters';
 import { age, ago, bytes, duration, member, number, oneLine, task } from './format';
+import { append, attributesText, clock, counts, found, goesOn, join, type Log, marks, matching, nextOf } from './log';
 import { quantile, samples, sum } from './prometheus';
 import { acrossSteps, rewardOf, signed, stepsOf, typical, whyNothing } from './samples';
 import { asDot, asSVG, tree } from './spantree';
@@ -410,5 +411,66 @@ describe('samples', () => {
   it('reads what a turn says', () => {
     const turn = (message: object) => said({ kind: 'message', key: 'k', time: null, span: span('a', 1), message: { role: 'assistant', parts: [], reasoning: '', toolCalls: [], toolCallID: '', name: '', ...message } });
     expect(turn({ reasoning: 'hm', parts: [{ type: 'text', text: 'yes' }, { type: 'image', url: 'x' }], toolCalls: [{ id: '1', name: 'f', arguments: '{}' }] })).toBe('(reasoning) hm yes image f({})');
+  });
+});
+
+describe('the log of a run', () => {
+  const line = (position: number, level: LogLevel = 'info', message = `m${position}`, attributes: Record<string, unknown> = {}): LogLine => ({ position, time: position, level, message, attributes });
+  const part = (from: number, to: number, first: number, last: number, more = false): LogPage => ({ lines: Array.from({ length: to - from + 1 }, (_, i) => line(from + i)), first, last, dropped: first - 1, more });
+  const log = (from: number, to: number, first: number): Log => ({ lines: part(from, to, first, to).lines, first, last: to });
+  const positions = (lines: LogLine[]) => lines.map((l) => l.position).join(' ');
+
+  it('grows by parts, and loses what the server has dropped', () => {
+    const known = log(3, 5, 1);
+    expect(append(known, part(6, 5, 1, 5))).toBe(known);
+    expect(positions(append(known, part(6, 8, 1, 8)).lines)).toBe('3 4 5 6 7 8');
+    const cut = append(known, part(6, 8, 5, 8));
+    expect(positions(cut.lines)).toBe('5 6 7 8');
+    expect([cut.first, cut.last]).toEqual([5, 8]);
+    expect(append(known, part(6, 7, 1, 20, true)).last).toBe(7); // the rest is asked for from here
+    const emptied = append(known, part(6, 5, 6, 5));
+    expect([emptied.lines.length, emptied.first, emptied.last]).toEqual([0, 6, 5]);
+  });
+  it('begins anew when lines went unread, or the run is another one', () => {
+    expect(goesOn(log(3, 5, 1), part(6, 8, 6, 8))).toBe(true);
+    expect(goesOn(log(3, 5, 1), part(7, 8, 7, 8))).toBe(false);
+    expect(goesOn(log(3, 5, 1), part(1, 2, 1, 2))).toBe(false);
+  });
+  it('joins what came later in front, each line once', () => {
+    expect(positions(join(part(1, 4, 1, 5).lines, log(3, 5, 2)))).toBe('2 3 4 5');
+    const alone = log(3, 5, 3);
+    expect(join(part(1, 2, 1, 5).lines, alone)).toBe(alone.lines);
+  });
+  it('shows what is asked for', () => {
+    const lines = [line(1, 'debug'), line(2, 'warn', 'Slow'), line(3, 'error', 'broken', { err: 'no Disk', step: 3 }), line(4)];
+    expect(matching(lines, 'debug', ' ')).toBe(lines);
+    expect(positions(matching(lines, 'warn', ''))).toBe('2 3');
+    expect(positions(matching(lines, 'debug', 'DISK'))).toBe('3');
+    expect(positions(matching(lines, 'debug', 'step=3'))).toBe('3');
+    expect(positions(matching(lines, 'error', 'slow'))).toBe('');
+    expect(counts(lines)).toEqual({ debug: 1, info: 1, warn: 1, error: 1 });
+  });
+  it('writes attributes as a log does', () => {
+    expect(attributesText(line(1, 'info', '', { a: 'plain', b: 'two words', c: '', d: 1.5, e: null, f: true, g: 'x=y' }))).toBe('a=plain b="two words" c="" d=1.5 e=null f=true g="x=y"');
+    expect(attributesText(line(1, 'info', '', { run_id: 'r', reward: 0.22656250000000008, n: 12345678 }), 'r')).toBe('reward=0.226563 n=12345678');
+    expect(attributesText(line(1, 'info', '', { run_id: 'r' }), 'other')).toBe('run_id=r');
+  });
+  it('says where it went wrong', () => {
+    const lines = Array.from({ length: 100 }, (_, i) => line(i + 1, i === 10 ? 'warn' : i === 11 || i === 90 ? 'error' : 'info'));
+    expect(marks(lines, 10)).toEqual([
+      { at: 0.115, row: 11, level: 'error' },
+      { at: 0.905, row: 90, level: 'error' },
+    ]);
+    expect(marks([], 10)).toEqual([]);
+    expect([nextOf(lines, 'error', -1, 1), nextOf(lines, 'error', 11, 1), nextOf(lines, 'error', 90, 1), nextOf(lines, 'error', 11, -1), nextOf(lines, 'debug', 0, 1)]).toEqual([11, 90, 11, 90, null]);
+    expect(nextOf(lines, 'error', 100, -1)).toBe(90);
+  });
+  it('marks what was looked for', () => {
+    expect(found('No disk, no disk', ' NO ').map((p) => (p.hit ? `[${p.text}]` : p.text)).join('')).toBe('[No] disk, [no] disk');
+    expect(found('abc', '')).toEqual([{ text: 'abc', hit: false }]);
+    expect(found('İx', 'x')).toEqual([{ text: 'İx', hit: false }]);
+  });
+  it('has a clock with milliseconds', () => {
+    expect(clock(new Date(2026, 0, 2, 3, 4, 5, 67).getTime() / 1000)).toBe('03:04:05.067');
   });
 });

@@ -13,6 +13,7 @@ import { Candidates } from '../parts/candidates';
 import { Chart, type Line } from '../parts/chart';
 import { Hints } from '../parts/hints';
 import { useNow } from '../parts/now';
+import { logPath, RunLog } from '../parts/runlog';
 import { Samples } from '../parts/samples';
 import type { Checkpoint, Run } from '../types';
 
@@ -24,6 +25,11 @@ export function Component() {
   if (run.data === null) {
     return (
       <Empty title={`There is no run ${id}`}>
+        It may have been deleted; its{' '}
+        <Anchor component={Link} to={`/rollouts?run_id=${encodeURIComponent(id)}`}>
+          rollouts
+        </Anchor>{' '}
+        stay then.{' '}
         <Anchor component={Link} to="/runs">
           All runs
         </Anchor>
@@ -60,8 +66,13 @@ function Shown({ run }: { run: Run }) {
         </Group>
       </PageTitle>
       {run.error !== '' && (
-        <Alert color="red" title="The run failed" role="alert">
-          {run.error}
+        <Alert color={run.status === 'running' ? 'yellow' : 'red'} title={run.status === 'running' ? 'The run makes no progress' : 'The run failed'} role="alert">
+          <Text className="said" size="sm">
+            {run.error}
+          </Text>
+          <Anchor component={Link} to={logPath(run.run_id)} size="sm">
+            What it said before that
+          </Anchor>
         </Alert>
       )}
       <Card
@@ -104,6 +115,7 @@ function Shown({ run }: { run: Run }) {
           <Tabs.Tab value="samples">Samples</Tabs.Tab>
           <Tabs.Tab value="checkpoints">Checkpoints</Tabs.Tab>
           <Tabs.Tab value="resources">Resources</Tabs.Tab>
+          <Tabs.Tab value="log">Log</Tabs.Tab>
           <Tabs.Tab value="config">Configuration</Tabs.Tab>
         </Tabs.List>
         <Tabs.Panel value="metrics" pt="sm">
@@ -140,6 +152,9 @@ function Shown({ run }: { run: Run }) {
         </Tabs.Panel>
         <Tabs.Panel value="resources" pt="sm">
           <Published run={run} />
+        </Tabs.Panel>
+        <Tabs.Panel value="log" pt="sm">
+          <RunLog run={run} />
         </Tabs.Panel>
         <Tabs.Panel value="config" pt="sm">
           <Json value={run.config} label="Configuration" />

@@ -1,14 +1,17 @@
-import { Anchor, Checkbox, Group, Select, SegmentedControl, Slider, Stack, Table, Text } from '@mantine/core';
-import { useQueries } from '@tanstack/react-query';
-import { useMemo } from 'react';
+import { Alert, Anchor, Button, Checkbox, Group, Modal, Paper, Select, SegmentedControl, Slider, Stack, Table, Text } from '@mantine/core';
+import { notifications } from '@mantine/notifications';
+import { useQueries, useQueryClient } from '@tanstack/react-query';
+import { useMemo, useState } from 'react';
 import { Link, useSearchParams } from 'react-router-dom';
 import { metricsQuery, useRuns } from '../data';
+import { deleteRuns } from '../logic/actions';
 import { differences } from '../logic/diff';
 import { duration, number, oneLine, words } from '../logic/format';
 import { keysOf, mainKeys, shorten, smooth } from '../logic/verdict';
 import { Card, Empty, Failed, Loading, PageTitle, Status, When } from '../parts/bits';
 import { Chart, type Line, palette } from '../parts/chart';
 import { useNow } from '../parts/now';
+import type { Run } from '../types';
 
 /** So many curves one can still tell apart. */
 const mostCompared = 8;
@@ -16,27 +19,32 @@ const mostCompared = 8;
 export function Component() {
   const runs = useRuns();
   const [q, setQ] = useSearchParams();
-  const chosen = [...new Set(q.getAll('run'))].slice(0, mostCompared);
+  const chosen = [...new Set(q.getAll('run'))];
   const now = useNow();
-  const choose = (id: string) =>
+  const choose = (of: (had: string[]) => string[]) =>
     setQ(
       (old) => {
         const next = new URLSearchParams(old);
-        const rest = next.getAll('run').filter((r) => r !== id);
-        const had = next.getAll('run').includes(id);
+        const ids = of([...new Set(next.getAll('run'))]);
         next.delete('run');
-        rest.forEach((r) => next.append('run', r));
-        if (!had) next.append('run', id);
+        ids.forEach((r) => next.append('run', r));
         return next;
       },
       { replace: true },
     );
+  const toggle = (id: string) => choose((had) => (had.includes(id) ? had.filter((r) => r !== id) : [...had, id]));
   if (runs.error) return <Failed error={runs.error} retry={() => void runs.refetch()} />;
   if (runs.isPending) return <Loading what="the runs" />;
+  const all = runs.data.length > 0 && runs.data.every((r) => chosen.includes(r.run_id));
   return (
     <Stack>
       <PageTitle>Runs</PageTitle>
-      {chosen.length > 0 && <Compare ids={chosen} />}
+      {chosen.length > 0 && <Compare ids={chosen.slice(0, mostCompared)} />}
+      {chosen.length > mostCompared && (
+        <Text size="sm" c="dimmed">
+          The first {mostCompared} that were chosen are compared.
+        </Text>
+      )}
       {runs.data.length === 0 ? (
         <Empty title="No run yet">
           Start the example with <code>go run ./examples/calc</code>.
@@ -46,7 +54,9 @@ export function Component() {
           <table style={{ tableLayout: 'auto' }}>
             <thead>
               <tr>
-                <th scope="col">Compare</th>
+                <th scope="col">
+                  <Checkbox size="xs" aria-label="Choose all runs" checked={all} indeterminate={!all && chosen.length > 0} onChange={() => choose(() => (all ? [] : runs.data.map((r) => r.run_id)))} />
+                </th>
                 <th scope="col">Run</th>
                 <th scope="col">Algorithm</th>
                 <th scope="col">Status</th>
@@ -64,7 +74,7 @@ export function Component() {
               {runs.data.map((r) => (
                 <tr key={r.run_id} data-row>
                   <td>
-                    <Checkbox size="xs" aria-label={`Compare ${r.run_id}`} checked={chosen.includes(r.run_id)} disabled={!chosen.includes(r.run_id) && chosen.length >= mostCompared} onChange={() => choose(r.run_id)} />
+                    <Checkbox size="xs" aria-label={`Compare ${r.run_id}`} checked={chosen.includes(r.run_id)} onChange={() => toggle(r.run_id)} />
                   </td>
                   <td>
                     <Anchor component={Link} to={`/runs/${encodeURIComponent(r.run_id)}`} className="mono">
@@ -87,7 +97,81 @@ export function Component() {
           </table>
         </div>
       )}
+      <Bulk runs={runs.data.filter((r) => chosen.includes(r.run_id))} choose={(ids) => choose(() => ids)} />
     </Stack>
+  );
+}
+
+/** What can be done to the runs that are chosen: they are compared, or deleted after a question. */
+function Bulk({ runs, choose }: { runs: Run[]; choose: (ids: string[]) => void }) {
+  const client = useQueryClient();
+  const [asked, setAsked] = useState(false);
+  const [force, setForce] = useState(false);
+  const [working, setWorking] = useState(false);
+  const [failed, setFailed] = useState<string[]>([]);
+  if (runs.length === 0) return null;
+  const running = runs.filter((r) => r.status === 'running');
+  const going = force ? runs : runs.filter((r) => r.status !== 'running');
+  const close = () => {
+    setAsked(false);
+    setForce(false);
+    setFailed([]);
+  };
+  const go = async () => {
+    setWorking(true);
+    const result = await deleteRuns(
+      going.map((r) => r.run_id),
+      force,
+    );
+    setWorking(false);
+    setFailed(result.lines);
+    choose(runs.map((r) => r.run_id).filter((id) => !result.deleted.includes(id)));
+    await client.invalidateQueries();
+    if (result.deleted.length > 0) notifications.show({ message: `Deleted: ${number(result.deleted.length)}` });
+    if (result.lines.length === 0) close();
+  };
+  const count = (n: number) => `${number(n)} run${n === 1 ? '' : 's'}`;
+  return (
+    <Paper withBorder p="xs" component="section" aria-label="Actions">
+      <Group gap="xs">
+        <Text size="sm">{number(runs.length)} chosen</Text>
+        <Button size="compact-sm" variant="default" onClick={() => setAsked(true)}>
+          Delete
+        </Button>
+        <Button size="compact-sm" variant="subtle" onClick={() => choose([])}>
+          Choose none
+        </Button>
+      </Group>
+      <Modal opened={asked} onClose={close} title={`Delete ${count(going.length)}?`} closeButtonProps={{ 'aria-label': 'Close' }}>
+        <Stack>
+          <Text>They vanish with their metrics, records of checkpoints and logs. Their rollouts stay, and so do files of weights. This cannot be undone.</Text>
+          {running.length > 0 && (
+            <Checkbox
+              label={`Also ${running.length === 1 ? 'the one that is' : `the ${number(running.length)} that are`} called running`}
+              description="For those whose process was killed. A process that still works on one fails at its next step."
+              checked={force}
+              onChange={(e) => setForce(e.currentTarget.checked)}
+            />
+          )}
+          {failed.length > 0 && (
+            <Alert color="red" title="Not all of it worked">
+              {failed.slice(0, 5).map((l) => (
+                <div key={l}>{l}</div>
+              ))}
+              {failed.length > 5 && `and ${failed.length - 5} more`}
+            </Alert>
+          )}
+          <Group justify="end">
+            <Button variant="default" onClick={close} data-autofocus>
+              {failed.length > 0 ? 'Close' : 'Leave it'}
+            </Button>
+            <Button color="red" onClick={() => void go()} loading={working} disabled={going.length === 0}>
+              Delete {count(going.length)}
+            </Button>
+          </Group>
+        </Stack>
+      </Modal>
+    </Paper>
   );
 }
 
