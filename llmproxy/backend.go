@@ -32,6 +32,8 @@ type health struct {
 	accepts atomic.Bool             // it has served a call with all fields
 	warned  atomic.Bool             // that it returns no token ids
 	limits  limiter
+	traffic traffic
+	held    atomic.Pointer[hold] // by somebody who paused it; nil when calls may go there
 }
 
 // refusal is what a backend was seen not to accept, as long as that holds.

@@ -32,8 +32,8 @@ func (g *group) find(endpoint string) *backend {
 
 // pick chooses the backend of a call and counts the call there: the one to which
 // the rollout keeps, otherwise the one with the fewest calls for its weight, ties
-// in turn by weight. Backends that rest are taken only when all do. Those to
-// avoid are not taken; nil when none is left.
+// in turn by weight. Backends that rest are taken only when all do. Those that are
+// paused and those to avoid are not taken; nil when none is left.
 func (p *Proxy) pick(g *group, ro *rollout, avoid ...*backend) *backend {
 	if ro == nil {
 		return g.leastLoaded(avoid)
@@ -41,8 +41,7 @@ func (p *Proxy) pick(g *group, ro *rollout, avoid ...*backend) *backend {
 	var b *backend
 	ro.choose(g.model, func(endpoint string) string {
 		b = g.find(endpoint)
-		if b != nil && !slices.Contains(avoid, b) && !(b.rests(time.Now()) && g.anyUp(avoid)) {
-			b.load.Add(1)
+		if b != nil && !slices.Contains(avoid, b) && !(b.rests(time.Now()) && g.anyUp(avoid)) && b.enter() {
 			return endpoint
 		}
 		if b = g.leastLoaded(avoid); b != nil {
@@ -58,7 +57,9 @@ func (b *backend) rests(now time.Time) bool { return b.resting.Load() > now.Unix
 // anyUp reports whether there is a backend to take in place of one that rests.
 func (g *group) anyUp(avoid []*backend) bool {
 	now := time.Now()
-	return slices.ContainsFunc(g.backends, func(b *backend) bool { return !slices.Contains(avoid, b) && !b.rests(now) })
+	return slices.ContainsFunc(g.backends, func(b *backend) bool {
+		return !slices.Contains(avoid, b) && !b.rests(now) && b.held.Load() == nil
+	})
 }
 
 // candidate is a backend as seen when one is chosen.
@@ -70,16 +71,22 @@ type candidate struct {
 
 func (g *group) leastLoaded(avoid []*backend) *backend {
 	if len(g.backends) == 1 && len(avoid) == 0 {
-		b := g.backends[0]
-		b.load.Add(1)
-		return b
+		if b := g.backends[0]; b.enter() {
+			return b
+		}
+		return nil
 	}
 	g.choice.Lock()
 	defer g.choice.Unlock()
+	return g.leastLoadedLocked(avoid)
+}
+
+// leastLoadedLocked is called with the lock of the choice held.
+func (g *group) leastLoadedLocked(avoid []*backend) *backend {
 	now := time.Now()
 	var best candidate
 	for _, b := range g.backends {
-		if slices.Contains(avoid, b) {
+		if slices.Contains(avoid, b) || b.held.Load() != nil {
 			continue
 		}
 		c := candidate{b, b.rests(now), !b.limits.free(), b.load.Load()}
@@ -90,7 +97,9 @@ func (g *group) leastLoaded(avoid []*backend) *backend {
 	if best.backend == nil {
 		return nil
 	}
-	best.backend.load.Add(1)
+	if !best.backend.enter() { // paused since
+		return g.leastLoadedLocked(avoid)
+	}
 	best.share += 1 / float64(best.weight())
 	return best.backend
 }

@@ -131,7 +131,7 @@ func (c *call) occupy(avoid ...*backend) error {
 	for {
 		b := c.p.pick(c.group, c.rollout, avoid...)
 		if b == nil {
-			return errNoOther
+			return c.noneLeft(avoid)
 		}
 		c.backend = b
 		err := b.limits.acquire(c.r.Context(), c.p.cfg.UpstreamQueueTimeout)
@@ -139,7 +139,7 @@ func (c *call) occupy(avoid ...*backend) error {
 			c.placed = true
 			return nil
 		}
-		b.load.Add(-1)
+		b.leave()
 		if !errors.Is(err, errGone) {
 			return err
 		}
@@ -168,11 +168,15 @@ func (c *call) vacate() {
 		tokens = c.answer.Usage.Total
 	}
 	c.backend.limits.release(tokens)
-	c.backend.load.Add(-1)
+	c.backend.leave()
 }
 
 // refuseFull answers a call that got no place at a backend.
 func (c *call) refuseFull(err error) {
+	if _, paused := errors.AsType[*PausedError](err); paused {
+		c.refusePaused(err)
+		return
+	}
 	if e, ok := errors.AsType[*limitError](err); ok {
 		c.w.Header().Set("Retry-After", seconds(max(e.retryAfter, time.Second)))
 		c.fail(semconv.ProblemUpstreamError, http.StatusTooManyRequests, &openai.Error{
@@ -291,7 +295,8 @@ func (c *call) run() {
 		c.fail(semconv.ProblemUpstreamError, e.status, e.err)
 		return
 	}
-	if _, full := errors.AsType[*limitError](err); full || errors.Is(err, errGone) {
+	_, full := errors.AsType[*limitError](err)
+	if _, paused := errors.AsType[*PausedError](err); full || paused || errors.Is(err, errGone) {
 		c.refuseFull(err)
 		return
 	}
@@ -413,7 +418,9 @@ func (c *call) storeError(err error) (int, *openai.Error) {
 // record stores the span of the call. The caller may be gone; the span is
 // stored all the same.
 func (c *call) record() error {
-	c.p.metrics.count(c)
+	took := c.p.cfg.Now().Sub(c.start)
+	c.p.metrics.count(c, took)
+	c.observe(took)
 	if c.problem != "" {
 		c.logProblem()
 	}

@@ -3,6 +3,7 @@ package llmproxy
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 )
@@ -31,6 +32,9 @@ type Gate struct {
 	inFlight int
 	held     int
 	drained  chan struct{} // closed when no call is in flight; nil while nobody waits
+	began    time.Time     // of the pause
+	quiet    bool          // since the pause began no call was in flight at some time
+	told     []func(HealthChange)
 }
 
 // Pause says how calls are kept out.
@@ -121,7 +125,12 @@ func (g *Gate) Pause(p Pause) (PauseState, error) {
 	if p.RetryAfter <= 0 {
 		p.RetryAfter = g.pause.RetryAfter
 	}
+	if !g.paused {
+		g.began, g.quiet = g.now(), false
+		g.tell(HealthChange{Time: g.began, To: Paused, Reason: gateReason(&p)})
+	}
 	g.paused, g.pause, g.until = true, p, time.Time{}
+	g.settle()
 	if p.Lease > 0 {
 		g.until = g.now().Add(p.Lease)
 	}
@@ -228,6 +237,7 @@ func (g *Gate) leave() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.inFlight--
+	g.settle()
 	if g.inFlight == 0 && g.drained != nil {
 		close(g.drained)
 		g.drained = nil
@@ -254,8 +264,48 @@ func (g *Gate) expire() {
 	}
 }
 
+// watch has f told of what happens to the gate. It must be quick.
+func (g *Gate) watch(f func(HealthChange)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.told = append(g.told, f)
+}
+
+func (g *Gate) tell(c HealthChange) {
+	for _, f := range g.told {
+		f(c)
+	}
+}
+
+// settle tells when the calls from before a pause have ended.
+func (g *Gate) settle() {
+	if g.paused && g.inFlight == 0 && !g.quiet {
+		g.quiet = true
+		g.tell(HealthChange{Time: g.now(), To: Paused, Drained: true, Reason: gateReason(&g.pause)})
+	}
+}
+
+// gateReason says why a pause is, and whose.
+func gateReason(p *Pause) string {
+	var parts []string
+	if p.Reason != nil && *p.Reason != "" {
+		parts = append(parts, *p.Reason)
+	}
+	if p.Owner != "" {
+		parts = append(parts, "by "+p.Owner)
+	}
+	return strings.Join(parts, ", ")
+}
+
 // end ends the pause; what refused callers are told to wait stays for the next.
 func (g *Gate) end() {
+	if g.paused {
+		now := g.now()
+		if !g.until.IsZero() && g.until.Before(now) {
+			now = g.until // it ended by itself, and nobody looked
+		}
+		g.tell(HealthChange{Time: now, To: Fine, From: Paused, Lasted: now.Sub(g.began)})
+	}
 	g.paused, g.pause, g.until = false, Pause{RetryAfter: g.pause.RetryAfter}, time.Time{}
 	g.wake()
 }

@@ -23,6 +23,7 @@ type Proxy struct {
 	metrics  *metrics
 	lacks    *lacking
 	privacy  privacy
+	journal  journal
 
 	transport *transport // of our own, nil when the configuration has one
 }
@@ -43,7 +44,7 @@ func New(cfg Config) (*Proxy, error) {
 	if err != nil {
 		return nil, fmt.Errorf("llmproxy: %w", err)
 	}
-	return &Proxy{
+	p := &Proxy{
 		cfg:      cfg,
 		models:   backends,
 		rollouts: newRollouts(cfg.Attempts),
@@ -52,7 +53,9 @@ func New(cfg Config) (*Proxy, error) {
 		privacy:  privacy{noBodies: cfg.NoBodies, rules: cfg.Redact},
 
 		transport: own,
-	}, nil
+	}
+	cfg.Gate.watch(p.gateChanged)
+	return p, nil
 }
 
 // Gate is what pauses the calls.

@@ -103,6 +103,9 @@ func isTransport(err error) bool {
 	if _, ok := errors.AsType[*limitError](err); ok {
 		return false
 	}
+	if _, ok := errors.AsType[*PausedError](err); ok {
+		return false
+	}
 	return !errors.Is(err, errGone)
 }
 

@@ -37,11 +37,11 @@ func (c *call) sendSomewhere() (*http.Response, error) {
 			return resp, err
 		}
 		failed := c.backend
-		failed.down()
+		c.notThere(failed, err)
 		tried = append(tried, failed)
 		c.vacate()
 		if other := c.occupy(tried...); other != nil {
-			if errors.Is(other, errNoOther) {
+			if _, paused := errors.AsType[*PausedError](other); paused || errors.Is(other, errNoOther) {
 				return nil, err
 			}
 			return nil, other
@@ -322,15 +322,20 @@ func (t *timedReader) Read(b []byte) (int, error) {
 
 func (t *timedReader) Close() error { return t.src.Close() }
 
+func whyUnreachable(err error, patience time.Duration) string {
+	op, ok := errors.AsType[*net.OpError](err)
+	switch {
+	case !ok:
+		return err.Error()
+	case op.Timeout():
+		return fmt.Sprintf("no connection within %s, the limit that --upstream-connect-timeout sets", patience)
+	}
+	return op.Err.Error()
+}
+
 // unreachable says in words that a backend is down.
 func (c *call) unreachable(err error) string {
-	why := err.Error()
-	if op, ok := errors.AsType[*net.OpError](err); ok {
-		why = op.Err.Error()
-		if op.Timeout() {
-			why = fmt.Sprintf("no connection within %s, the limit that --upstream-connect-timeout sets", c.p.cfg.UpstreamConnectTimeout)
-		}
-	}
+	why := whyUnreachable(err, c.p.cfg.UpstreamConnectTimeout)
 	text := fmt.Sprintf("the backend of model %q at %s cannot be reached: %s; start it, or register the model with another URL",
 		c.backend.Name, c.backend.Endpoint, why)
 	if c.failover != "" {

@@ -32,6 +32,7 @@ func (h *handler) capabilities(*call) answer {
 		"browse": h.config.Browser != nil, "events": h.config.Feed != nil, "delete": h.config.Delete != nil,
 		"sorts": store.BrowseSorts(), "browse_limit": store.BrowseLimit, "browse_spans_limit": store.BrowseSpansLimit,
 		"version": h.config.Version, "rescore": []string{}, "checks": h.config.Checks != nil, "prune": h.config.Pruner != nil,
+		"history": h.config.History != nil, "backends": h.config.Backends != nil,
 	}
 	if h.config.Rescorer != nil {
 		can["rescore"] = h.config.Rescorer.Kinds()

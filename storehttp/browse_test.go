@@ -289,12 +289,12 @@ func TestWithoutPowers(t *testing.T) {
 	server := httptest.NewServer(storehttp.NewHandler(s, storehttp.Config{}))
 	t.Cleanup(server.Close)
 	_, body := ask(t, "GET", server.URL+"/v1/agl/capabilities")
-	for _, no := range []string{`"browse":false`, `"events":false`, `"delete":false`, `"checks":false`, `"prune":false`, `"rescore":[]`} {
+	for _, no := range []string{`"browse":false`, `"events":false`, `"delete":false`, `"checks":false`, `"prune":false`, `"history":false`, `"backends":false`, `"rescore":[]`} {
 		if !strings.Contains(body, no) {
 			t.Errorf("capabilities = %s, want %s", body, no)
 		}
 	}
-	for _, r := range [][2]string{{"GET", "overview"}, {"GET", "browse/rollouts"}, {"GET", "browse/spans"}, {"GET", "browse/spans/whole"}, {"GET", "runs/x/samples"}, {"GET", "events"}, {"GET", "checks"}, {"GET", "rescores"}, {"GET", "prunings/preview"}, {"GET", "prunings"}, {"POST", "prunings"}, {"DELETE", "prunings/x"}, {"POST", "rescores"}, {"DELETE", "rescores/x"}, {"DELETE", "browse/rollouts/x"}} {
+	for _, r := range [][2]string{{"GET", "overview"}, {"GET", "browse/rollouts"}, {"GET", "browse/spans"}, {"GET", "browse/spans/whole"}, {"GET", "runs/x/samples"}, {"GET", "events"}, {"GET", "checks"}, {"GET", "rescores"}, {"GET", "history"}, {"GET", "backends"}, {"POST", "backends/pause"}, {"POST", "backends/resume"}, {"GET", "prunings/preview"}, {"GET", "prunings"}, {"POST", "prunings"}, {"DELETE", "prunings/x"}, {"POST", "rescores"}, {"DELETE", "rescores/x"}, {"DELETE", "browse/rollouts/x"}} {
 		if status, body := ask(t, r[0], server.URL+"/v1/agl/"+r[1]); status != http.StatusNotImplemented || !strings.Contains(body, "cannot") {
 			t.Errorf("%s %s = %d %s, want 501", r[0], r[1], status, body)
 		}

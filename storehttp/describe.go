@@ -51,6 +51,10 @@ func descriptions() map[string]Route {
 		"POST rescores":                {Summary: "Begin to score rollouts again, into a set of rewards of its own", In: "RescoreRequest", Out: "Rescoring", Status: http.StatusAccepted},
 		"DELETE rescores/{rescore_id}": {Summary: "Stop work that scores rollouts again; what was scored stays", Out: "Rescoring", Status: ok},
 
+		"GET history":                {Summary: "Tell how the server fared: every 5 s of the last 15 minutes, or every minute of the last day, since it started", Query: "window=:HistoryWindow points=:integer", Out: "History", Status: ok},
+		"GET backends":               {Summary: "Tell how model backends fare, since when and why, and what happened to them lately", Out: "BackendReport", Status: ok},
+		"POST backends/pause":        {Summary: "Keep new calls from a model backend until it is resumed, and wait for those it has", In: "BackendPause", Out: "Backend", Status: ok},
+		"POST backends/resume":       {Summary: "Let calls go to a model backend again", In: "BackendName", Out: "Backend", Status: ok},
 		"GET prunings/preview":       {Summary: "Tell what deleting what ended longer ago than an age would delete, and what stays", Query: "older_than_seconds:number", Out: "Prunable", Status: ok},
 		"GET prunings":               {Summary: "List the work that deletes what ended long ago, the newest first", Out: "[]Pruning", Status: ok},
 		"POST prunings":              {Summary: "Begin to delete rollouts that ended before a moment, with their attempts and spans", In: "PruneRequest", Out: "Pruning", Status: http.StatusAccepted},

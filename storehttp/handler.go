@@ -48,6 +48,10 @@ type Config struct {
 	Rescorer Rescorer
 	// Pruner deletes what ended long ago; nil means that the server cannot.
 	Pruner Pruner
+	// History remembers how the server fared, Backends tells of its model backends
+	// and keeps calls from them; nil means that the server does not.
+	History  Historian
+	Backends Backends
 	// Checks looks at what the server needs; nil means that it cannot.
 	Checks Checker
 	// Version is that of the server, as its capabilities say it.

@@ -39,6 +39,10 @@ func routes() []route {
 		{method: post, pattern: "rescores", serve: (*handler).startRescore},
 		{method: del, pattern: "rescores/{rescore_id}", serve: (*handler).stopRescore},
 
+		{method: get, pattern: "history", serve: (*handler).history},
+		{method: get, pattern: "backends", serve: (*handler).backends},
+		{method: post, pattern: "backends/pause", serve: (*handler).pauseBackend},
+		{method: post, pattern: "backends/resume", serve: (*handler).resumeBackend},
 		{method: get, pattern: "prunings/preview", serve: (*handler).previewPrune},
 		{method: get, pattern: "prunings", serve: (*handler).listPrunes},
 		{method: post, pattern: "prunings", serve: (*handler).startPrune},

@@ -419,6 +419,11 @@ var rules = []rule{
 		"store":        contract,
 		"storehttp":    "what is asked for and told",
 	}},
+	{"internal/history", "how a server fared, in memory and bounded", reasons{
+		root:        words,
+		"llmproxy":  "what went through model backends",
+		"storehttp": "what is shown",
+	}},
 	{"internal/pruning", "deleting what ended long ago from the store of a running server", reasons{
 		root:        words,
 		"store":     contract,
@@ -433,6 +438,7 @@ var rules = []rule{
 		"internal/access":                     "guards every protocol",
 		"internal/jsonx":                      "refusals that are JSON",
 		"internal/logs":                       "lines name their request",
+		"internal/history":                    "remembers how it fared",
 		"internal/pruning":                    "deletes what ended long ago",
 		"internal/rescoring":                  "scores stored rollouts again",
 		"internal/openapi":                    "describes what it serves",

@@ -280,6 +280,11 @@ func (s *Server) Run(ctx context.Context) (err error) {
 	defer func() { err = errors.Join(err, s.routed.release()) }()
 	requests, endRequests := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer endRequests(errStopping)
+	looking, endLooking := context.WithCancel(ctx)
+	var past sync.WaitGroup
+	past.Go(func() { s.routed.history.Run(looking) })
+	defer past.Wait()
+	defer endLooking()
 	server := &http.Server{
 		Handler:           s.routed.handler,
 		ReadHeaderTimeout: s.config.pace.header,

@@ -34,3 +34,9 @@ func Renew(c Config) Config {
 	c.pace = pace{certificate: time.Nanosecond}
 	return c
 }
+
+// Look makes the server take a sample of itself that often.
+func Look(c Config, every time.Duration) Config {
+	c.pace = pace{look: every}
+	return c
+}

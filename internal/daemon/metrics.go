@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -28,6 +29,9 @@ type Metrics struct {
 
 	commits prometheus.Histogram
 	grouped prometheus.Histogram
+
+	committed atomic.Int64                // commits, for the history
+	file      atomic.Pointer[fileMetrics] // of the database; nil for none
 
 	mu       sync.RWMutex
 	outcomes map[outcomeKey]outcome
@@ -73,12 +77,31 @@ func (m *Metrics) OnChange(changes []engine.Change) { m.store.OnChange(changes) 
 
 // OnCommit times the commits of a database; it is for the backend's configuration.
 func (m *Metrics) OnCommit(calls int, took time.Duration) {
+	m.committed.Add(1)
 	m.commits.Observe(took.Seconds())
 	m.grouped.Observe(float64(calls))
 }
 
 // WatchFile reports how large the SQLite database at a path is.
-func (m *Metrics) WatchFile(path string) error { return m.registry.Register(fileMetrics(path)) }
+func (m *Metrics) WatchFile(path string) error {
+	m.file.Store(new(fileMetrics(path)))
+	return m.registry.Register(fileMetrics(path))
+}
+
+// fileBytes is what the database takes on the disk, its log included; false when
+// there is none.
+func (m *Metrics) fileBytes() (total int64, ok bool) {
+	f := m.file.Load()
+	if f == nil {
+		return 0, false
+	}
+	for _, suffix := range []string{"", "-wal"} {
+		if info, err := os.Stat(string(*f) + suffix); err == nil {
+			total, ok = total+info.Size(), true
+		}
+	}
+	return total, ok
+}
 
 // request records an answer.
 func (m *Metrics) request(path, method string, status int, took time.Duration) {

@@ -129,7 +129,7 @@ func schemas() map[string]openapi.Schema {
 		"MismatchPlace":     openapi.Enum(adapter.InPrompt, adapter.InAnswer, adapter.InContext, adapter.AtEnd, adapter.InImages),
 		"ExplanationSums": openapi.Object("rollouts:integer rollouts_used:integer rollouts_without_calls:integer attempts:integer calls:integer " +
 			"calls_used:integer rows:integer tokens:integer mismatches:integer reasons:object attempt_reasons:object"),
-		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string rescore:[]string checks:boolean prune:boolean"),
+		"Capabilities":  openapi.Object("browse:boolean events:boolean delete:boolean sorts:[]string browse_limit:integer browse_spans_limit:integer version:string rescore:[]string checks:boolean prune:boolean history:boolean backends:boolean"),
 		"Overview":      openapi.Object("time:number rollouts:object queue:OverviewQueue"),
 		"OverviewQueue": openapi.Object("length:integer waiting_seconds:number"),
 		"BrowseMode":    openapi.Enum("train", "val", "test", "none"),
@@ -150,9 +150,23 @@ func schemas() map[string]openapi.Schema {
 		"RescoreStatus":  openapi.Enum(storehttp.RescoreRunning, storehttp.RescoreSucceeded, storehttp.RescoreFailed, storehttp.RescoreStopped),
 		"Rescoring": openapi.Object("rescore_id:string set:string scorer:string status:RescoreStatus done:integer of:integer scored:integer already:integer failed:integer " +
 			"skipped:object last_failure:string error:string mean_new:number? mean_old:number? start_time:number end_time:number?"),
-		"PruneRequest": openapi.Object("before:number"),
-		"PruneStatus":  openapi.Enum(storehttp.PruneRunning, storehttp.PruneSucceeded, storehttp.PruneFailed, storehttp.PruneStopped),
-		"PruneStayed":  openapi.Object("open:integer later:integer runs:integer resources:integer workers:integer"),
+		"HistoryWindow": openapi.Enum("recent", "day"),
+		"Series":        {"type": "array", "items": openapi.Schema{"type": []string{"number", "null"}}},
+		"History":       openapi.Object("started:number step:number times:[]number store:StoreHistory backends:[]BackendHistory"),
+		"StoreHistory":  openapi.Object("bytes:Series rollouts:Series spans:Series queue:Series commits_per_second:Series"),
+		"BackendHistory": openapi.Object("model:string endpoint:string calls_per_second:Series failures_per_second:Series prompt_tokens_per_second:Series " +
+			"answer_tokens_per_second:Series latency_p50:Series latency_p95:Series open:Series"),
+		"BackendReport": openapi.Object("time:number started:number backends:[]Backend changes:[]BackendChange"),
+		"Backend": openapi.Object("model:string endpoint:string condition:BackendCondition since:number? reason:string avoided:boolean open:integer waiting:integer " +
+			"calls:integer failures:integer prompt_tokens:integer answer_tokens:integer"),
+		"BackendCondition": openapi.Enum(llmproxy.Paused, llmproxy.KeyMissing, llmproxy.Unreachable, llmproxy.Failing, llmproxy.Unseen, llmproxy.Fine),
+		"BackendChange":    openapi.Object("time:number model:string endpoint:string event:BackendEvent reason:string seconds:number?"),
+		"BackendEvent":     openapi.Enum("paused", "drained", "resumed", "unreachable", "failing", "recovered"),
+		"BackendName":      openapi.Object("model:string endpoint:string"),
+		"BackendPause":     openapi.Object("model:string endpoint:string reason=:string drain_seconds=:number"),
+		"PruneRequest":     openapi.Object("before:number"),
+		"PruneStatus":      openapi.Enum(storehttp.PruneRunning, storehttp.PruneSucceeded, storehttp.PruneFailed, storehttp.PruneStopped),
+		"PruneStayed":      openapi.Object("open:integer later:integer runs:integer resources:integer workers:integer"),
 		"Prunable": openapi.Object("before:number rollouts:integer attempts:integer spans:integer log_lines:integer bytes:integer oldest:number? newest:number? " +
 			"complete:boolean looked:integer stays:PruneStayed"),
 		"Pruning": openapi.Object("prune_id:string before:number status:PruneStatus rollouts:integer attempts:integer spans:integer log_lines:integer bytes:integer of:integer? " +

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync/atomic"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
@@ -16,6 +17,7 @@ import (
 	"agentlightning/dashboard"
 	"agentlightning/gateway"
 	"agentlightning/internal/access"
+	"agentlightning/internal/history"
 	"agentlightning/internal/pruning"
 	"agentlightning/internal/rescoring"
 	"agentlightning/llmproxy"
@@ -29,8 +31,9 @@ import (
 type routed struct {
 	handler http.Handler
 	traces  *otlp.Receiver
-	store   store.Store  // as callers of the protocol have it
-	release func() error // ends what the handler holds, once it is no longer used
+	history *history.History // filled while the server runs
+	store   store.Store      // as callers of the protocol have it
+	release func() error     // ends what the handler holds, once it is no longer used
 	// arriving counts the requests whose body has not arrived to its end.
 	arriving *atomic.Int64
 }
@@ -70,6 +73,8 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 		looked.Pruner = prunings
 	}
 	looked.Rescorer = rescores
+	past := newHistory(&c, proxy)
+	looked.History, looked.Backends = past, backends{proxy: proxy, started: agl.Seconds(time.Now())}
 	api := storehttp.NewHandler(access.Scoped(shared), looked)
 	exports := otlp.Config{Logger: c.Log("otlp"), Permit: access.Permit}
 	traces := otlp.NewHandler(kept, exports)
@@ -108,6 +113,7 @@ func routes(c Config, guard *access.Guard, signer *access.Signer) (*routed, erro
 		arriving: arriving,
 		handler:  observe(outer, c.Metrics, namer(), c.pace, c.Log("http")),
 		traces:   otlp.NewReceiver(kept, exports),
+		history:  past,
 		store:    shared,
 		release:  release,
 	}, nil

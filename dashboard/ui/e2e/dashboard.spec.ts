@@ -1,7 +1,7 @@
 import { readFile } from 'node:fs/promises';
 import AxeBuilder from '@axe-core/playwright';
 import { expect, type Page, test } from '@playwright/test';
-import { longAttempt, need, Server } from './server';
+import { longAttempt, modelBackend, need, Server } from './server';
 
 let server: Server;
 let run: string;
@@ -760,6 +760,86 @@ test.describe('actions', () => {
       await page.getByRole('dialog').getByRole('button', { name: 'Resume' }).click();
       await expect(page.getByText(/^Open\./)).toBeVisible();
       expect(await paused()).toBe(false);
+    }
+  });
+
+  test('a backend that fails is named, with since when and why, and a single one is paused, drained and resumed', async ({ page }) => {
+    test.setTimeout(120_000);
+    const [good, bad] = [await modelBackend(), await modelBackend()];
+    try {
+      await own.call('v1/agl/models', [
+        { model: 'good', endpoint: good.url },
+        { model: 'bad', endpoint: bad.url },
+      ]);
+      const ask = async (model: string) => {
+        const { rollout_id, attempt } = await own.call<{ rollout_id: string; attempt: { attempt_id: string } }>('v1/agl/rollouts', { input: 'x' });
+        const res = await fetch(`${own.url}/rollout/${rollout_id}/attempt/${attempt.attempt_id}/v1/chat/completions`, {
+          method: 'POST',
+          headers: { 'content-type': 'application/json' },
+          body: JSON.stringify({ model, messages: [{ role: 'user', content: 'x' }] }),
+        });
+        return { status: res.status, text: await res.text() };
+      };
+      for (let i = 0; i < 10; i++) expect((await ask('good')).status).toBe(200);
+      expect((await ask('bad')).status).toBe(200);
+      bad.fails('no room on the card');
+      for (let i = 0; i < 3; i++) expect((await ask('bad')).status).toBe(503);
+
+      await page.goto(`${own.url}/models`);
+      const answer = page.getByRole('region', { name: 'Is a backend slow or failing?' });
+      await expect(answer.getByRole('listitem')).toHaveText(new RegExp(`^bad at ${bad.url}: failing since .*, for \\d.*: the backend answered 503: no room on the card`));
+      const row = (model: string) => page.getByRole('region', { name: 'Backends, scrolls' }).getByRole('row', { name: new RegExp(`^${model} `) });
+      await expect(row('bad').getByRole('cell').nth(6)).toHaveText('4');
+      await expect(row('bad').getByRole('cell').nth(7)).toHaveText('3');
+      await expect(row('good')).toContainText('ok');
+      const curves = page.getByRole('region', { name: 'Over time', exact: true });
+      await expect(curves.getByRole('img', { name: /^Answer tokens \/ s\. / })).toBeVisible({ timeout: 40_000 });
+      await expect(curves.getByText(/^The server started .* remembers nothing from before; a point every 5 s/)).toBeVisible();
+      await curves.getByText('24 hours').click();
+      await expect(curves.getByText(/a point every 1 min|two minutes after/).first()).toBeVisible();
+      await accessible(page);
+
+      bad.fails('');
+      expect((await ask('bad')).status).toBe(200);
+      await expect(answer).toContainText('No. All that were called answer', { timeout: 15_000 });
+      const happened = page.getByRole('region', { name: 'What happened', exact: true });
+      await expect(happened.getByRole('row', { name: /answers again after/ })).toContainText(bad.url);
+      await expect(happened.getByRole('row', { name: /failed three calls in a row/ })).toContainText('no room on the card');
+
+      await page.getByRole('button', { name: `Pause good at ${good.url}` }).click();
+      const dialog = page.getByRole('dialog');
+      await expect(dialog).toContainText('It is the only backend of its model');
+      await dialog.getByRole('button', { name: 'Leave it' }).click();
+      expect((await ask('good')).status).toBe(200);
+      await page.getByRole('button', { name: `Drain good at ${good.url}` }).click();
+      await dialog.getByLabel(/Reason/).fill('new weights');
+      await dialog.getByRole('button', { name: 'Drain' }).click();
+      await expect(row('good')).toContainText(/paused\s*for .*new weights/);
+      await expect(answer).toContainText(`good at ${good.url}: paused since`);
+      const refused = await ask('good');
+      expect(refused.status).toBe(429);
+      expect(refused.text).toContain('new weights');
+      expect((await ask('bad')).status).toBe(200);
+      await expect(happened.getByRole('row', { name: /drained: no open call/ })).toBeVisible();
+      await page.getByRole('button', { name: `Resume good at ${good.url}` }).click();
+      await dialog.getByRole('button', { name: 'Resume' }).click();
+      await expect(row('good')).toContainText('ok');
+      expect((await ask('good')).status).toBe(200);
+
+      // The same numbers on the first page, and on that of the store.
+      bad.fails('no room on the card');
+      for (let i = 0; i < 3; i++) await ask('bad');
+      await page.goto(`${own.url}/`);
+      await expect(page.getByRole('region', { name: 'Needs attention' })).toContainText(`Model bad at ${bad.url} is failing for`);
+      const rates = page.getByRole('region', { name: 'Calls and tokens per second' });
+      await expect(rates.getByRole('img', { name: /^Model calls \/ s\. calls: from/ })).toBeVisible({ timeout: 20_000 });
+      await expect(rates.getByRole('img', { name: /^Tokens \/ s\. answers: from/ })).toBeVisible();
+      await page.goto(`${own.url}/store`);
+      await expect(page.getByRole('img', { name: /^Spans and rollouts stored\. spans: from \d+ to \d+; rollouts: from/ })).toBeVisible({ timeout: 20_000 });
+      await expect(page.getByRole('img', { name: /^Database with its log, MiB\. MiB: from/ })).toBeVisible();
+      await expect(page.getByRole('img', { name: /^Commits \/ s\. commits: from/ })).toBeVisible();
+    } finally {
+      await Promise.all([good.close(), bad.close()]);
     }
   });
 

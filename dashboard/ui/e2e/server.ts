@@ -1,6 +1,7 @@
 // The real server over a copy of a database that examples/calc has made.
 import { type ChildProcess, spawn } from 'node:child_process';
 import { copyFileSync, mkdtempSync, rmSync } from 'node:fs';
+import { createServer as createHTTP } from 'node:http';
 import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -82,6 +83,33 @@ export class Server {
     if (!res.ok) throw new Error(`${path}: ${res.status} ${await res.text()}`);
     return res.json() as Promise<T>;
   }
+}
+
+/** A model backend: it answers with so many tokens, or fails while it is told to. */
+export async function modelBackend(): Promise<{ url: string; fails: (text: string) => void; close: () => Promise<void> }> {
+  let failure = '';
+  const s = createHTTP((req, res) => {
+    req.resume();
+    req.on('end', () => {
+      res.setHeader('content-type', 'application/json');
+      if (failure !== '') {
+        res.statusCode = 503;
+        res.end(JSON.stringify({ error: { message: failure } }));
+        return;
+      }
+      res.end(JSON.stringify({ choices: [{ index: 0, message: { role: 'assistant', content: 'hi' }, finish_reason: 'stop' }], usage: { prompt_tokens: 30, completion_tokens: 20, total_tokens: 50 } }));
+    });
+  });
+  await new Promise<void>((resolve) => s.listen(0, '127.0.0.1', resolve));
+  const address = s.address();
+  return {
+    url: `http://127.0.0.1:${typeof address === 'object' && address ? address.port : 0}/v1`,
+    fails: (text) => (failure = text),
+    close: async () => {
+      s.closeAllConnections();
+      await new Promise((resolve) => s.close(resolve));
+    },
+  };
 }
 
 /** An attempt of many spans: every tenth is a model call, below which are calls of tools, and the last is a reward. */

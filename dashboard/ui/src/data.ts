@@ -6,11 +6,13 @@ import { get, query, send } from './api';
 import { append, goesOn, join, type Log } from './logic/log';
 import type {
   Attempt,
+  BackendReport,
   BrowsePage,
   Capabilities,
   Check,
   Checkpoint,
   Explanation,
+  History,
   LogLine,
   LogPage,
   Model,
@@ -284,6 +286,23 @@ export function useResources(limit = 200) {
   return useQuery({
     queryKey: ['resources', limit],
     queryFn: ({ signal }) => get<Page<ResourcesUpdate>>(`${store}resources?limit=${limit}&sort_by=update_time&sort_order=desc`, signal),
+  });
+}
+
+/** How the model backends fare now, and what happened to them. */
+export function useBackends() {
+  return useQuery({ queryKey: ['models', 'backends'], queryFn: ({ signal }) => get<BackendReport>(`${store}backends`, signal), refetchInterval: 5000 });
+}
+
+/** How the server fared; what changes between two looks of a person is not worth more questions. */
+export function useFared(window: 'recent' | 'day') {
+  return useQuery({
+    queryKey: ['fared', window],
+    queryFn: ({ signal }) => get<History>(`${store}history?window=${window}`, signal),
+    // A server that has just started has its first points soon.
+    refetchInterval: (q) => ((q.state.data?.times.length ?? 0) < 3 ? 5000 : 30_000),
+    staleTime: 15_000,
+    structuralSharing: false,
   });
 }
 

@@ -302,6 +302,8 @@ export interface Capabilities {
   rescore: string[];
   checks: boolean;
   prune: boolean;
+  history: boolean;
+  backends: boolean;
   version: string;
 }
 
@@ -322,6 +324,62 @@ export interface Rescoring {
   mean_old: number | null;
   start_time: number;
   end_time: number | null;
+}
+
+/** How a model backend fares; counts are since the server started. */
+export interface Backend {
+  model: string;
+  endpoint: string;
+  condition: 'paused' | 'key_missing' | 'unreachable' | 'failing' | 'unseen' | 'fine';
+  since: number | null;
+  reason: string;
+  avoided: boolean;
+  open: number;
+  waiting: number;
+  calls: number;
+  failures: number;
+  prompt_tokens: number;
+  answer_tokens: number;
+}
+
+export interface BackendChange {
+  time: number;
+  /** Empty with the endpoint: all model calls. */
+  model: string;
+  endpoint: string;
+  event: 'paused' | 'drained' | 'resumed' | 'unreachable' | 'failing' | 'recovered';
+  reason: string;
+  seconds: number | null;
+}
+
+export interface BackendReport {
+  time: number;
+  started: number;
+  backends: Backend[];
+  changes: BackendChange[];
+}
+
+type Series = (number | null)[];
+
+export interface BackendHistory {
+  model: string;
+  endpoint: string;
+  calls_per_second: Series;
+  failures_per_second: Series;
+  prompt_tokens_per_second: Series;
+  answer_tokens_per_second: Series;
+  latency_p50: Series;
+  latency_p95: Series;
+  open: Series;
+}
+
+/** How the server fared, at times that all series share. */
+export interface History {
+  started: number;
+  step: number;
+  times: number[];
+  store: { bytes: Series; rollouts: Series; spans: Series; queue: Series; commits_per_second: Series };
+  backends: BackendHistory[];
 }
 
 export interface PrunedCounts {

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
-import type { Browsed, LogLevel, LogLine, LogPage, SamplesPage, Span, SpanRow, StepMetrics, TaskTried } from '../types';
+import type { Backend, Browsed, History, LogLevel, LogLine, LogPage, SamplesPage, Span, SpanRow, StepMetrics, TaskTried } from '../types';
 import { applies } from './actions';
+import { growth, pace, total, troubles } from './backends';
 import { candidatesOf, depths } from './candidates';
 import { conversation, messagesOf, partsOf, rewardsOf, said } from './conversation';
 import { diffLines, differences, diffWords, sideBySide } from './diff';
@@ -36,6 +37,61 @@ function span(id: string, sequence: number, more: Partial<Span> = {}): Span {
 function row(id: string, sequence: number, more: Partial<SpanRow> = {}): SpanRow {
   return { sequence_id: sequence, span_id: id, trace_id: 't', name: 'step', start_time: sequence, end_time: sequence + 1, status: 'OK', kind: 'span', ...more };
 }
+
+describe('backends', () => {
+  const backend = (endpoint: string, more: Partial<Backend> = {}): Backend => ({
+    model: 'm', endpoint, condition: 'fine', since: null, reason: '', avoided: false, open: 0, waiting: 0, calls: 9, failures: 0, prompt_tokens: 0, answer_tokens: 0, ...more,
+  });
+  const times = Array.from({ length: 36 }, (_, i) => 1000 + 5 * i);
+  const flat = (v: number | null) => times.map(() => v);
+  const history = (latency: Record<string, (number | null)[]>, bytes = flat(0), spans = flat(0)): History => ({
+    started: 900, step: 5, times,
+    store: { bytes, rollouts: flat(0), spans, queue: flat(0), commits_per_second: flat(0) },
+    backends: Object.entries(latency).map(([endpoint, p50]) => ({
+      model: 'm', endpoint, calls_per_second: flat(2), failures_per_second: flat(0), prompt_tokens_per_second: flat(10), answer_tokens_per_second: flat(30), latency_p50: p50, latency_p95: p50, open: flat(1),
+    })),
+  });
+
+  it('says which is failing, since when and why, the worst first', () => {
+    const list = troubles([backend('a', { condition: 'paused', since: 5, reason: 'swap' }), backend('b', { condition: 'failing', since: 7, reason: 'no room' }), backend('c', { waiting: 2 }), backend('d', { condition: 'unseen' })], undefined);
+    expect(list).toEqual([
+      { model: 'm', endpoint: 'b', what: 'failing', since: 7, why: 'no room' },
+      { model: 'm', endpoint: 'a', what: 'paused', since: 5, why: 'swap' },
+      { model: 'm', endpoint: 'c', what: 'full', since: null, why: '2 calls wait for its limits' },
+    ]);
+  });
+
+  it('finds what is slower than the others, and than before', () => {
+    const two = [backend('a'), backend('b')];
+    expect(troubles(two, history({ a: flat(2), b: flat(2.5) }))).toEqual([]);
+    const beside = troubles(two, history({ a: flat(2), b: flat(9) }));
+    expect(beside.map((t) => [t.endpoint, t.what, t.since])).toEqual([['b', 'slow', 1000]]);
+    expect(beside[0]!.why).toContain('the other backends of the model take 2 s');
+    const later = times.map((_, i) => (i < 20 ? 1 : 8));
+    const alone = troubles([backend('a')], history({ a: later }));
+    expect(alone.map((t) => [t.what, t.since])).toEqual([['slow', 1000 + 5 * 20]]);
+    expect(alone[0]!.why).toContain('it took before 1 s');
+    // Fast is never slow, however much faster it was.
+    expect(troubles([backend('a')], history({ a: times.map((_, i) => (i < 20 ? 0.01 : 0.5)) }))).toEqual([]);
+    expect(troubles([backend('a')], history({ a: flat(null) }))).toEqual([]);
+  });
+
+  it('sums up the last minute and all backends', () => {
+    const h = history({ a: flat(2), b: flat(null) });
+    expect(pace(h, 'm', 'a')).toEqual({ calls: 2, failures: 0, promptTokens: 10, answerTokens: 30, p50: 2, p95: 2 });
+    expect(pace(h, 'm', 'b').p50).toBeNull();
+    expect(pace(h, 'm', 'none').calls).toBeNull();
+    expect(total(h, (b) => b.calls_per_second)[0]).toBe(4);
+    expect(total(h, (b) => b.latency_p50)[3]).toBe(2);
+    expect(total(history({}), (b) => b.open)[0]).toBeNull();
+  });
+
+  it('says how fast a store grows', () => {
+    const rising = times.map((_, i) => (i === 0 ? null : 1024 * i));
+    expect(growth(history({}, rising, rising.map((v) => v && v / 1024)))).toBe('0.2 spans / s, 720 KiB / h');
+    expect(growth(history({}, flat(null), flat(null)))).toBe('');
+  });
+});
 
 describe('format', () => {
   it('reads ages as people write them', () => {

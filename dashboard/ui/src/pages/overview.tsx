@@ -1,12 +1,13 @@
 import { Alert, Anchor, Grid, Group, List, SimpleGrid, Stack, Table, Text } from '@mantine/core';
-import { useMemo, useRef } from 'react';
+import { useMemo } from 'react';
 import { Link } from 'react-router-dom';
-import { useBrowse, useMetrics, useMetricsText, useModels, useOverview, usePause, useRuns, useStatistics, useWorkers } from '../data';
-import { duration, number, task, words } from '../logic/format';
-import { type Sample, samples, sum } from '../logic/prometheus';
+import { useBackends, useBrowse, useCapabilities, useFared, useMetrics, useModels, useOverview, usePause, useRuns, useStatistics, useWorkers } from '../data';
+import { conditions, total, troubles } from '../logic/backends';
+import { duration, number, oneLine, task, words } from '../logic/format';
 import { hints, mainKeys, series, shorten, verdict } from '../logic/verdict';
 import { Card, Empty, Failed, Figure, Loading, PageTitle, Status, When } from '../parts/bits';
 import { Chart, type Line } from '../parts/chart';
+import { CallsAndTokens } from '../parts/fares';
 import { Hints } from '../parts/hints';
 import { useNow } from '../parts/now';
 import type { Run } from '../types';
@@ -20,6 +21,7 @@ export function Component() {
       <PageTitle>Overview</PageTitle>
       {runs.error ? <Failed error={runs.error} retry={() => void runs.refetch()} /> : runs.isPending ? <Loading what="the runs" /> : <Learning run={main} />}
       <Figures />
+      <Rates />
       <Grid>
         <Grid.Col span={{ base: 12, md: 6 }}>
           <Attention />
@@ -116,7 +118,8 @@ function Figures() {
   const overview = useOverview();
   const statistics = useStatistics();
   const workers = useWorkers();
-  const rates = useRates();
+  const fared = useFared('recent');
+  const calls = fared.data && total(fared.data, (b) => b.calls_per_second).at(-1);
   const o = overview.data;
   const active = o === undefined ? undefined : o.rollouts.running + o.rollouts.preparing;
   const busy = workers.data?.items.filter((w) => w.status === 'busy').length;
@@ -130,32 +133,16 @@ function Figures() {
         <Figure label="Succeeded" value={number(o?.rollouts.succeeded)} to="/rollouts?status=succeeded" />
         <Figure label="Failed" value={number(o?.rollouts.failed)} to="/rollouts?status=failed" />
         <Figure label="Workers busy" value={workers.data ? `${busy} of ${workers.data.total}` : '–'} to="/workers" />
-        <Figure label="Model calls / s" value={rates === undefined ? '–' : number(rates)} to="/models" hint="Calls through the proxy, over the last seconds" />
+        <Figure label="Model calls / s" value={number(calls)} to="/models" hint="Model calls that ended, over five seconds of the last half minute" />
         <Figure label="Spans" value={number(statistics.data?.total_spans)} to="/store" />
       </SimpleGrid>
     </Card>
   );
 }
 
-/** Calls a second between the last two looks at the metrics. */
-function useRates(): number | undefined {
-  const text = useMetricsText();
-  const before = useRef<{ calls: number; at: number } | undefined>(undefined);
-  const rate = useRef<number | undefined>(undefined);
-  return useMemo(() => {
-    if (!text.data) return undefined;
-    const list: Sample[] = samples(text.data.text, 'agl_proxy_calls_total');
-    const calls = sum(list, 'agl_proxy_calls_total');
-    // The look before is remembered beside React's state: it is no reason to draw again.
-    /* eslint-disable react-hooks/refs */
-    const old = before.current;
-    if (old === undefined || text.data.at > old.at) {
-      rate.current = old === undefined ? undefined : Math.max(0, (calls - old.calls) / (text.data.at - old.at));
-      before.current = { calls, at: text.data.at };
-    }
-    return rate.current;
-    /* eslint-enable react-hooks/refs */
-  }, [text.data]);
+function Rates() {
+  const can = useCapabilities().data?.history === true;
+  return can ? <CallsAndTokens /> : null;
 }
 
 /** What a person has to do something about. */
@@ -165,6 +152,8 @@ function Attention() {
   const models = useModels();
   const pause = usePause();
   const statistics = useStatistics();
+  const backends = useBackends();
+  const fared = useFared('recent');
   const now = useNow();
   const items: { text: string; to: string; link: string }[] = [];
   const o = overview.data;
@@ -175,6 +164,9 @@ function Attention() {
   const lost = list.filter((w) => w.status === 'busy' && !alive.includes(w));
   if (lost.length > 0) items.push({ text: `${lost.length} worker${lost.length === 1 ? ' is' : 's are'} busy and silent.`, to: '/workers', link: 'Workers' });
   if (models.data?.length === 0) items.push({ text: 'No model backend is registered: calls through the proxy fail.', to: '/models', link: 'Models' });
+  for (const t of troubles(backends.data?.backends ?? [], fared.data).slice(0, 3)) {
+    items.push({ text: `Model ${t.model} at ${t.endpoint} is ${t.what === conditions.unreachable ? 'out of reach' : t.what}${t.since === null ? '' : ` for ${duration(Math.max(0, Math.round(now - t.since)))}`}${t.why === '' ? '' : `: ${oneLine(t.why, 160)}`}.`, to: '/models', link: 'Models' });
+  }
   if (pause.data?.paused) items.push({ text: `Model calls are paused${pause.data.reason === null ? '' : `: ${pause.data.reason}`}.`, to: '/models', link: 'Models' });
   const s = statistics.data;
   if (s?.eviction_threshold_bytes !== undefined && (s.total_span_bytes ?? 0) > 0.9 * s.eviction_threshold_bytes) {
@@ -243,8 +235,7 @@ function Failures() {
 
 function Backends() {
   const models = useModels();
-  const metrics = useMetricsText();
-  const outcomes = useMemo(() => (metrics.data ? samples(metrics.data.text, 'agl_proxy_calls_total') : []), [metrics.data]);
+  const report = useBackends();
   return (
     <Card
       title="Model backends"
@@ -262,26 +253,27 @@ function Backends() {
             <Table.Tr>
               <Table.Th>Model</Table.Th>
               <Table.Th className="wide-only">Endpoint</Table.Th>
+              <Table.Th>State</Table.Th>
               <Table.Th className="num">Calls</Table.Th>
-              <Table.Th className="num">Not ok</Table.Th>
+              <Table.Th className="num">Failed</Table.Th>
             </Table.Tr>
           </Table.Thead>
           <Table.Tbody>
             {(models.data ?? []).map((m) => {
-              const all = sum(outcomes, 'agl_proxy_calls_total', { model: m.model });
-              const ok = sum(outcomes, 'agl_proxy_calls_total', { model: m.model, outcome: 'ok' });
+              const b = report.data?.backends.find((b) => b.model === m.model && b.endpoint === m.endpoint);
               return (
                 <Table.Tr key={`${m.model} ${m.endpoint}`}>
                   <Table.Td>{m.model}</Table.Td>
                   <Table.Td className="wide-only mono">{m.endpoint}</Table.Td>
-                  <Table.Td className="num">{number(all)}</Table.Td>
-                  <Table.Td className="num">{number(all - ok)}</Table.Td>
+                  <Table.Td>{b ? <Status value={conditions[b.condition]} /> : '–'}</Table.Td>
+                  <Table.Td className="num">{number(b?.calls)}</Table.Td>
+                  <Table.Td className="num">{number(b?.failures)}</Table.Td>
                 </Table.Tr>
               );
             })}
             {models.data?.length === 0 && (
               <Table.Tr>
-                <Table.Td colSpan={4}>None is registered.</Table.Td>
+                <Table.Td colSpan={5}>None is registered.</Table.Td>
               </Table.Tr>
             )}
           </Table.Tbody>

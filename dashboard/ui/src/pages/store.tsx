@@ -4,8 +4,7 @@ import { useCapabilities, useChecks, useMetricsText, useOverview, useStatistics 
 import { bytes, duration, number } from '../logic/format';
 import { quantile, samples, sum } from '../logic/prometheus';
 import { Card, Failed, Figure, Loading, PageTitle } from '../parts/bits';
-import { Chart } from '../parts/chart';
-import { rate, useHistory } from '../parts/history';
+import { StoreCurves } from '../parts/fares';
 import { Retention } from '../parts/retention';
 
 export function Component() {
@@ -16,13 +15,9 @@ export function Component() {
   const list = useMemo(() => (metrics.data ? samples(metrics.data.text, '') : []), [metrics.data]);
   const s = statistics.data;
   const size = list.some((m) => m.name === 'agl_db_file_bytes') ? sum(list, 'agl_db_file_bytes') : undefined;
-  const history = useHistory(statistics.isSuccess ? statistics.dataUpdatedAt / 1000 : undefined, { rollouts: s?.total_rollouts ?? 0, spans: s?.total_spans ?? 0 });
-  const sizes = useHistory(size === undefined ? undefined : metrics.dataUpdatedAt / 1000, { bytes: size ?? 0 });
   if (statistics.error) return <Failed error={statistics.error} retry={() => void statistics.refetch()} />;
   if (!s) return <Loading what="the store" />;
   const commits = sum(list, 'agl_db_commit_seconds_count');
-  const growth = rate(history, 'spans');
-  const grown = rate(sizes, 'bytes');
   const full = s.eviction_threshold_bytes === undefined ? undefined : (s.total_span_bytes ?? 0) / Math.max(s.eviction_threshold_bytes, 1);
   return (
     <Stack>
@@ -56,13 +51,7 @@ export function Component() {
           <Figure label="Memory" value={bytes(sum(list, 'process_resident_memory_bytes'))} hint="Resident memory of the server" />
         </SimpleGrid>
       </Card>
-      <Card title="Growth since this page was opened" right={<Text size="sm">{[growth !== undefined && `${number(growth)} spans / s`, grown !== undefined && `${grown < 0 ? '−' : ''}${bytes(Math.abs(grown) * 3600)} / h`].filter(Boolean).join(', ')}</Text>}>
-        {history.length < 2 ? (
-          <Text c="dimmed">Nothing has been written since.</Text>
-        ) : (
-          <Chart x={history.map((h) => h.at)} time height={180} label="Spans and rollouts that are stored" lines={['spans', 'rollouts'].map((k) => ({ label: k, values: history.map((h) => h.values[k] ?? null) }))} />
-        )}
-      </Card>
+      {capabilities.data?.history && <StoreCurves inMemory={full !== undefined} />}
       {capabilities.data?.checks && <Checks />}
       <Retention inMemory={full !== undefined} />
     </Stack>

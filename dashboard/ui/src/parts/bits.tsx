@@ -16,6 +16,12 @@ const colours: Record<string, string> = {
   timeout: 'orange',
   unresponsive: 'orange',
   interrupted: 'orange',
+  failing: 'red',
+  'cannot be reached': 'red',
+  'key missing': 'red',
+  paused: 'orange',
+  slow: 'orange',
+  full: 'orange',
   stopped: 'orange',
   preparing: 'violet',
   running: 'blue',
@@ -29,7 +35,7 @@ const colours: Record<string, string> = {
 /** A status as a word in a colour; the word says it all without the colour. */
 export function Status({ value, size = 'sm' }: { value: string; size?: string }) {
   return (
-    <Badge color={colours[value.toLowerCase()] ?? 'gray'} variant="light" size={size} radius="sm" tt="none" className="status">
+    <Badge color={colours[value.toLowerCase()] ?? 'gray'} variant="light" size={size} radius="sm" tt="none" className="status" style={{ flexShrink: 0 }}>
       {words(value)}
     </Badge>
   );

@@ -16,11 +16,11 @@ export interface Line {
 export const palette = ['#1c7ed6', '#2f9e44', '#e8590c', '#9c36b5', '#0c8599', '#c2255c', '#5c940d', '#6741d9'];
 
 /** Curves over steps or times. What is drawn is said in words for those who do not see it. */
-export function Chart({ x, lines, height = 220, time = false, label, sync }: { x: number[]; lines: Line[]; height?: number; time?: boolean; label: string; sync?: string }) {
+export function Chart({ x, lines, height = 220, time = false, label, sync, legend = true }: { x: number[]; lines: Line[]; height?: number; time?: boolean; label: string; sync?: string; legend?: boolean }) {
   const box = useRef<HTMLDivElement>(null);
   const plot = useRef<uPlot | null>(null);
   const { colorScheme } = useMantineColorScheme();
-  const shape = JSON.stringify([lines.map((l) => [l.label, l.colour, l.faint, l.dash]), height, time, colorScheme, sync]);
+  const shape = JSON.stringify([lines.map((l) => [l.label, l.colour, l.faint, l.dash]), height, time, colorScheme, sync, legend]);
   const data = [x, ...lines.map((l) => l.values)] as uPlot.AlignedData;
   const latest = useRef(data);
   useEffect(() => {
@@ -38,6 +38,7 @@ export function Chart({ x, lines, height = 220, time = false, label, sync }: { x
         width: Math.max(el.clientWidth, 200),
         height,
         scales: { x: { time } },
+        legend: { show: legend },
         cursor: { sync: sync === undefined ? undefined : { key: sync } },
         axes: [axis, { ...axis, size: 52, values: (_, ticks) => ticks.map((t) => number(t)) }],
         series: [

@@ -21,10 +21,3 @@ export function useHistory(at: number | undefined, values: Record<string, number
   /* eslint-enable react-hooks/refs */
   return list;
 }
-
-/** How much a number grew a second over a history; undefined before there are two looks. */
-export function rate(list: Sample[], key: string): number | undefined {
-  const first = list[0];
-  const last = list.at(-1);
-  return first && last && last.at > first.at ? (last.values[key]! - first.values[key]!) / (last.at - first.at) : undefined;
-}

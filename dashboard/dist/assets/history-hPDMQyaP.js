@@ -1,1 +1,0 @@
-import{g as e,m as t}from"./chunk-Z7SQORRT-D4wOeLl8.js";var n=e(t(),1);function r(e,t){let[r,i]=(0,n.useState)([]),a=(0,n.useRef)(0);return e!==void 0&&e>a.current&&(a.current=e,i([...r.slice(-719),{at:e,values:t}])),r}function i(e,t){let n=e[0],r=e.at(-1);return n&&r&&r.at>n.at?(r.values[t]-n.values[t])/(r.at-n.at):void 0}export{r as n,i as t};
