@@ -94,6 +94,15 @@ type CriticOptions struct {
 type Batch struct {
 	Rows    []Row
 	Options Options
+	// Trained, when it is set, is told what the policy in training thought of the
+	// tokens of a row: the log-probability, in nats, of every masked token, one
+	// entry a token and 0 off the mask, under the weights by which the update took
+	// its first gradient of the row. For the rows of the first optimiser step these
+	// are the weights before the update; for others, those that the optimiser steps
+	// before have made of them. It is called at most once a row, by one goroutine,
+	// before Update returns, and says nothing when Update fails. The slice must not
+	// be kept. A learner that does not know them never calls it.
+	Trained func(row int, logprobs []float32)
 }
 
 // ErrInvalid is returned for a batch or option that a learner cannot honour.

@@ -16,6 +16,14 @@
 //	{"loss": 0.52, "grad_norm": 1.1}
 //	{"model": "/models/step-7"}
 //
+// It may also write what the policy thought of the tokens of each row when it took
+// its first gradient of them, natural logarithms, one entry a token, to the file
+// AGL_TRAIN_LOGPROBS, one row a line in any order; entries off the mask may be
+// null. They are kept with the rollouts, for people to see where the policy that
+// is trained differs from the one that sampled:
+//
+//	{"row": 0, "logprobs": [null, null, -0.31, -1.7]}
+//
 // Both streams are kept in the folder of the update. A trainer that does not end
 // with status 0 has failed, and the model is the one of before. When the update
 // is stopped, the trainer and all that it started end, too.
@@ -55,6 +63,7 @@ const (
 	currentFile    = "current.json"
 	checkpointFile = "command.json"
 	modelFolder    = "model"
+	logprobsFile   = "logprobs.jsonl"
 )
 
 // Open returns the learner of a folder, with the model that it had in hand. Close
@@ -159,6 +168,9 @@ func (l *Learner) Update(ctx context.Context, b learner.Batch) (learner.Metrics,
 	if err != nil {
 		return nil, fmt.Errorf("command: %w", err)
 	}
+	if err := tell(filepath.Join(step, logprobsFile), b); err != nil {
+		return nil, fmt.Errorf("command: the trainer's log-probabilities: %w", err)
+	}
 	made := Model{Version: version, Path: said.model, Endpoint: said.endpoint, Target: said.target}
 	if err := made.locate(step); err != nil {
 		return nil, fmt.Errorf("command: %w", err)
@@ -256,7 +268,7 @@ func (l *Learner) run(ctx context.Context, step string, before Model, version in
 	env = append(env,
 		EnvRows+"="+filepath.Join(step, "rows.jsonl"), EnvParquet+"="+filepath.Join(step, "rows.parquet"),
 		EnvOptions+"="+filepath.Join(step, "options.json"), EnvModel+"="+before.Path,
-		EnvOutput+"="+filepath.Join(step, modelFolder), EnvVersion+"="+strconv.FormatInt(version, 10),
+		EnvOutput+"="+filepath.Join(step, modelFolder), EnvLogprobs+"="+filepath.Join(step, logprobsFile), EnvVersion+"="+strconv.FormatInt(version, 10),
 		EnvServer+"="+l.cfg.ServerURL, EnvToken+"="+l.cfg.Token)
 	p, err := l.group.Start(proc.Spec{Command: l.cfg.Command, Dir: l.cfg.WorkDir, Env: env, Stdout: out, Stderr: problems})
 	if err != nil {

@@ -5,10 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -134,6 +137,78 @@ func TestPolicyGradient(t *testing.T) {
 	}
 	if m["loss"] != want["loss"] || m["entropy"] != want["entropy"] || m["ratio_mean"] != want["ratio_mean"] {
 		t.Errorf("metrics %v, want %v", m, want)
+	}
+}
+
+// What a trainer writes of the tokens of its rows is handed on: the same as the
+// built-in model tells in this process when it makes the same update.
+func TestLogprobs(t *testing.T) {
+	t.Parallel()
+	row := func(answer string) learner.Row {
+		r := sentence()
+		r.IDs = append(slices.Clone(r.IDs[:4]), []int32{int32(answer[0]), int32(answer[1])}...)
+		n := len(r.IDs)
+		r.Mask, r.Logprobs, r.Advantages = make([]float32, n), make([]float32, n), make([]float32, n)
+		for i := 2; i < n; i++ {
+			r.Mask[i], r.Logprobs[i], r.Advantages[i] = 1, -5, 1
+		}
+		return r
+	}
+	b := learner.Batch{Rows: []learner.Row{row("ab"), row("cd")}, Options: learner.Options{
+		Objective: learner.PolicyGradient, LearningRate: 0.001,
+	}}
+	ask := func(l learner.Learner) (map[int][]float32, error) {
+		told := map[int][]float32{}
+		b := b
+		b.Trained = func(row int, logprobs []float32) { told[row] = slices.Clone(logprobs) }
+		_, err := l.Update(t.Context(), b)
+		return told, err
+	}
+	same, err := openModel("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := same.Close(); err != nil {
+			t.Error(err)
+		}
+	}()
+	want, err := ask(same)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := ask(open(t, config(t, "native")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got) != 2 || len(want) != 2 {
+		t.Fatalf("told of rows %v, want %v", got, want)
+	}
+	for i := range want {
+		for j := range want[i] {
+			if math.Abs(float64(got[i][j]-want[i][j])) > 1e-4 {
+				t.Errorf("row %d, token %d: %v, want %v", i, j, got[i][j], want[i][j])
+			}
+		}
+	}
+	for text, says := range map[string]string{
+		`{"logprobs": []}`:                                           "line 1 of .*: row: must be set",
+		`{"row": 2, "logprobs": []}`:                                 "row 2: must be from 0 to 1",
+		`{"row": 0, "logprobs": [0]}`:                                "logprobs: 1 for row 0, which has 6 tokens",
+		`{"row": 0, "logprobs": [null,null,-1,-1,null,-1]}`:          "token 4 of row 0 is trained on and has none",
+		`{"row": 0, "logprobs": [null,null,-1,-1,0.5,-1]}`:           "token 4 of row 0 has 0.5: must be a natural logarithm",
+		`{"row": 0, "logprobs": [9,9,0,-1,-1,-1]}` + "\n" + `{"row"`: "line 2 of .*: unexpected EOF",
+		`{"row": 0, "logprobs": [9,9,0,-1,-1,-1]}` + "\n" + `{"row": 0, "logprobs": [9,9,0,-1,-1,-1]}`: "line 2 of .*: row 0: is there twice",
+	} {
+		c := config(t, "native")
+		c.Env = append(c.Env, "TEST_LOGPROBS="+text)
+		l := open(t, c)
+		if _, err := ask(l); err == nil || !regexp.MustCompile(says).MatchString(err.Error()) {
+			t.Errorf("%s: %v, want an error that says %q", text, err, says)
+		}
+		if l.Version() != 0 {
+			t.Errorf("%s: the model of an update that failed is in hand", text)
+		}
 	}
 }
 

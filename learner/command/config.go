@@ -21,8 +21,12 @@ const (
 	EnvModel   = "AGL_TRAIN_MODEL"   // what is trained: a path, or what Config.Model says
 	EnvOutput  = "AGL_TRAIN_OUTPUT"  // where the new model goes; the folder does not exist
 	EnvVersion = "AGL_TRAIN_VERSION" // number of the new model
-	EnvServer  = "AGL_SERVER"        // address of the server; empty when there is none
-	EnvToken   = "AGL_AUTH_TOKEN"    // token for it; empty when there is none
+	// EnvLogprobs is a file that the trainer may write, JSONL: of each row the
+	// log-probabilities of its tokens under the policy in training, as
+	// {"row": 0, "logprobs": [null, -0.5]}.
+	EnvLogprobs = "AGL_TRAIN_LOGPROBS"
+	EnvServer   = "AGL_SERVER"     // address of the server; empty when there is none
+	EnvToken    = "AGL_AUTH_TOKEN" // token for it; empty when there is none
 )
 
 // Config says what to run and where its files are.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,16 @@ func train(kind string) error {
 		batch.Rows = append(batch.Rows, rows[i].Learner())
 	}
 	fmt.Printf("training %d rows\n", len(rows)) // for people
+	if o.Objective == learner.PolicyGradient {
+		if err := tellLogprobs(model, batch.Rows); err != nil {
+			return err
+		}
+	}
+	if text := os.Getenv("TEST_LOGPROBS"); text != "" {
+		if err := os.WriteFile(os.Getenv(command.EnvLogprobs), []byte(text), 0o600); err != nil {
+			return err
+		}
+	}
 	for range o.Epochs {
 		metrics, err := model.Update(context.Background(), batch)
 		if err != nil {
@@ -96,6 +107,30 @@ func train(kind string) error {
 		fmt.Println(string(line))
 	}
 	return model.Save(context.Background(), os.Getenv(command.EnvOutput))
+}
+
+// tellLogprobs writes what the model thinks of the rows, the last row first.
+func tellLogprobs(model *native.Model, rows []learner.Row) error {
+	scores, err := model.Score(context.Background(), rows)
+	if err != nil {
+		return err
+	}
+	file, err := os.Create(os.Getenv(command.EnvLogprobs))
+	if err != nil {
+		return err
+	}
+	for i, row := range slices.Backward(rows) {
+		logprobs := make([]*float32, len(row.IDs))
+		for t, m := range row.Mask {
+			if m != 0 {
+				logprobs[t] = &scores[i][t]
+			}
+		}
+		if err := json.NewEncoder(file).Encode(map[string]any{"row": i, "logprobs": logprobs}); err != nil {
+			return err
+		}
+	}
+	return file.Close()
 }
 
 // readRows reads both files, which must hold the same.

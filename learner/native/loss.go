@@ -19,6 +19,7 @@ type target struct {
 
 // trainRow is a row as the passes read it.
 type trainRow struct {
+	index   int // in the batch
 	ids     []int32
 	targets []target
 	tokens  []rl.Token // of each target, as far as the batch knows them
@@ -27,6 +28,8 @@ type trainRow struct {
 	// weighted like theirs; for preferences.
 	reference float64
 	share     float64 // of a token; see rl.Loss.Shares
+	// trained takes the log-probabilities of the targets; nil when nobody asks.
+	trained []float32
 }
 
 // lossSums are the sums over targets that the metrics are made of.

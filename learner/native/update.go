@@ -89,6 +89,7 @@ func (m *Model) Update(ctx context.Context, b learner.Batch) (learner.Metrics, e
 	if len(rows) == 0 {
 		return tally.metrics(time.Since(start)), ctx.Err()
 	}
+	trained := reported(b, rows)
 	m.train.save()
 	steps := m.train.steps
 	if err := m.steps(ctx, rows, b.Options, tally); err != nil {
@@ -98,7 +99,24 @@ func (m *Model) Update(ctx context.Context, b learner.Batch) (learner.Metrics, e
 	}
 	m.version++
 	m.publish()
+	for i, logprobs := range trained {
+		b.Trained(rows[i].index, logprobs)
+	}
 	return tally.metrics(time.Since(start)), nil
+}
+
+// reported gives the rows of a batch a place for the log-probabilities that are
+// asked for, and returns the places.
+func reported(b learner.Batch, rows []trainRow) [][]float32 {
+	if b.Trained == nil {
+		return nil
+	}
+	out := make([][]float32, len(rows))
+	for i := range rows {
+		out[i] = make([]float32, len(rows[i].ids))
+		rows[i].trained = out[i]
+	}
+	return out
 }
 
 // trainRows checks the rows and keeps those with something to learn.
@@ -109,7 +127,7 @@ func (m *Model) trainRows(b learner.Batch) ([]trainRow, error) {
 		if err := m.lay.check(i, r); err != nil {
 			return nil, err
 		}
-		row := trainRow{ids: r.IDs, targets: targetsOf(r), size: rl.Size{Rollout: r.Rollout}}
+		row := trainRow{index: i, ids: r.IDs, targets: targetsOf(r), size: rl.Size{Rollout: r.Rollout}}
 		if len(row.targets) == 0 {
 			if b.Options.Objective == learner.Preference {
 				return nil, fmt.Errorf("%w: row %d: no masked token, so there is nothing to prefer", learner.ErrInvalid, i)
@@ -179,6 +197,9 @@ func (m *Model) steps(ctx context.Context, rows []trainRow, o learner.Options, t
 			}
 			tally.add(sums, norm, batch)
 		}
+		for i := range rows {
+			rows[i].trained = nil // only the first pass is told of
+		}
 	}
 	return nil
 }
@@ -237,6 +258,7 @@ func (p *pass) run(rows []trainRow, t *trainer, o *objective) lossSums {
 		p.reset(rows[:n])
 		p.forward(t.weights, t.forward)
 		sums.add(p.gradient(o))
+		p.report(rows[:n])
 		if o.critic.LearningRate > 0 {
 			sums.value += p.criticGradient(&t.critic, o)
 		}
@@ -244,6 +266,20 @@ func (p *pass) run(rows []trainRow, t *trainer, o *objective) lossSums {
 		rows = rows[n:]
 	}
 	return sums
+}
+
+// report notes the log-probabilities of the rows of the pass, where they are
+// wanted.
+func (p *pass) report(rows []trainRow) {
+	i := 0
+	for _, r := range rows {
+		for _, t := range r.targets {
+			if r.trained != nil {
+				r.trained[t.pos] = float32(p.sampled[i].Logprob)
+			}
+			i++
+		}
+	}
 }
 
 // split cuts rows into at most n runs of about equally many tokens, none empty.
