@@ -13,6 +13,7 @@ const (
 	SpanOperation  = "agentlightning.operation"  // functions and blocks of code
 	SpanVirtual    = "agentlightning.virtual"    // spans made from attributes alone
 	SpanRescore    = "agentlightning.rescore"    // rewards of a named set, computed after the attempt
+	SpanTrained    = "agentlightning.trained"    // what the policy in training thought of the tokens of an attempt
 	SpanModelCall  = "openai.chat.completion"    // one call of a model, whatever its dialect
 
 	// SpanEvent is the prefix of the spans of events of the 1.0 protocol; the
@@ -96,6 +97,35 @@ const (
 	RescoreOutput = "agentlightning.rescore.output_tokens" // that a judge wrote for it
 	RescoreCost   = "agentlightning.rescore.cost"          // what the judge took for it
 )
+
+// Attributes of the spans named [SpanTrained], one for each step that trained on
+// an attempt. The gap of a token is its log-probability under the policy that
+// sampled it less that under the policy in training, in nats; see
+// [agentlightning/learner.Batch] for the moment.
+const (
+	TrainedRun      = "agentlightning.trained.run_id"
+	TrainedStep     = "agentlightning.trained.step"
+	TrainedTokens   = "agentlightning.trained.tokens"           // how many tokens were trained on
+	TrainedOmitted  = "agentlightning.trained.omitted"          // of these, not listed for want of room
+	TrainedGap      = "agentlightning.trained.gap"              // sum of the gaps of all of them
+	TrainedLargest  = "agentlightning.trained.largest"          // gap that is the furthest from 0
+	TrainedCall     = "agentlightning.trained.largest.span_id"  // model call that it is in
+	TrainedPosition = "agentlightning.trained.largest.position" // and the token of its answer, from 0
+)
+
+// TrainedSpanID returns the key of the model call of list i of a span named
+// [SpanTrained].
+func TrainedSpanID(i int) string { return trainedCall(i) + "span_id" }
+
+// TrainedLogprobs returns the key of the log-probabilities, in nats, of tokens of
+// that call's answer.
+func TrainedLogprobs(i int) string { return trainedCall(i) + "logprobs" }
+
+// TrainedPositions returns the key of which tokens these are, from 0; without it
+// they are the first ones.
+func TrainedPositions(i int) string { return trainedCall(i) + "positions" }
+
+func trainedCall(i int) string { return "agentlightning.trained.call." + strconv.Itoa(i) + "." }
 
 // PrimaryReward is the name of the reward dimension that training reads.
 const PrimaryReward = "primary"

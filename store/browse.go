@@ -110,9 +110,24 @@ type Digest struct {
 	Model   string // that was called last; empty when there was no call
 	Problem string // of the last call that is left out of training; empty when none is
 	Spans   int
+	// Gap is how far the policy that was trained on the attempt last was from the
+	// one that sampled; nil when nothing was kept of that.
+	Gap *TokenGap
 	// Large says that there are more than [DigestSpans] spans and that nothing
 	// else is known.
 	Large bool
+}
+
+// TokenGap sums up what a step kept of the tokens of an attempt: log-probability
+// when they were sampled less that under the policy in training, in nats.
+type TokenGap struct {
+	RunID    string
+	Step     int64
+	Tokens   int64 // that were trained on
+	Sum      float64
+	Largest  float64 // the furthest from 0
+	SpanID   string  // model call that it is in
+	Position int64   // and the token of its answer, from 0
 }
 
 // Browsed is a rollout that was found, with what its latest attempt did.

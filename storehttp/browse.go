@@ -171,7 +171,20 @@ func appendBrowsed(r *store.Browsed, dst []byte) []byte {
 	dst = appendCount(dst, "spans", int64(r.Spans))
 	dst = jsonx.AppendString(append(dst, `,"model":`...), r.Model)
 	dst = jsonx.AppendString(append(dst, `,"problem":`...), r.Problem)
+	if g := r.Gap; g != nil {
+		dst = appendGap(append(dst, `,"gap":`...), g)
+	}
 	return append(strconv.AppendBool(append(dst, `,"large":`...), r.Large), "}}"...)
+}
+
+func appendGap(dst []byte, g *store.TokenGap) []byte {
+	dst = jsonx.AppendString(append(dst, `{"run_id":`...), g.RunID)
+	dst = appendCount(dst, "step", g.Step)
+	dst = appendCount(dst, "tokens", g.Tokens)
+	dst = jsonx.AppendFloat(append(dst, `,"sum":`...), g.Sum)
+	dst = jsonx.AppendFloat(append(dst, `,"largest":`...), g.Largest)
+	dst = jsonx.AppendString(append(dst, `,"span_id":`...), g.SpanID)
+	return append(appendCount(dst, "position", g.Position), '}')
 }
 
 // samples tells how the tasks of a run went early and late in it.

@@ -438,11 +438,11 @@ func (b *batch) rows(random *rand.Rand) ([]learner.Row, error) {
 			return nil, err
 		}
 		b.counts.dropped = len(rows) - len(kept)
-		whole := make([]learner.Row, len(kept))
+		whole, parts := make([]learner.Row, len(kept)), make([]part, len(kept))
 		for i, at := range kept {
-			whole[i] = rows[at]
+			whole[i], parts[i] = rows[at], b.parts[at]
 		}
-		rows = whole
+		rows, b.parts = whole, parts
 	}
 	b.counts.rows = len(rows)
 	return rows, nil

@@ -177,15 +177,9 @@ func (t *training) learn(ctx context.Context, s *Step, g gathered) error {
 	stats := b.stats
 	started := time.Now()
 	if len(rows) > 0 {
-		var metrics learner.Metrics
-		err := t.run.Stage(ctx, stage.Update, func(ctx context.Context) (err error) {
-			metrics, err = t.Learner.Update(ctx, learner.Batch{Rows: rows, Options: t.options(s.Number)})
+		if err := t.update(ctx, s, b, rows, g.outcomes); err != nil {
 			return err
-		})
-		if err != nil {
-			return fmt.Errorf("update: %w", err)
 		}
-		maps.Copy(s.Metrics, metrics)
 	} else {
 		t.env.Logger.WarnContext(ctx, "step skipped: nothing to train on", "run_id", t.run.RunID, "step", s.Number,
 			"groups", stats.Groups, "groups_constant", stats.GroupsConstant, "unrewarded", stats.Unrewarded,
@@ -208,6 +202,22 @@ func (t *training) learn(ctx context.Context, s *Step, g gathered) error {
 	}
 	s.Metrics["seconds_update"] = time.Since(started).Seconds()
 	return nil
+}
+
+// update hands the rows to the learner and keeps what it thought of their tokens.
+func (t *training) update(ctx context.Context, s *Step, b *batch, rows []learner.Row, outcomes []algorithm.Outcome) error {
+	var metrics learner.Metrics
+	gaps := newGaps(b)
+	err := t.run.Stage(ctx, stage.Update, func(ctx context.Context) (err error) {
+		metrics, err = t.Learner.Update(ctx, learner.Batch{Rows: rows, Options: t.options(s.Number), Trained: gaps.add})
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("update: %w", err)
+	}
+	maps.Copy(s.Metrics, metrics)
+	gaps.describe(s.Metrics)
+	return t.keepGaps(ctx, s.Number, gaps, outcomes)
 }
 
 // options are what the learner is told in a step.

@@ -407,6 +407,7 @@ var (
 	agentOpsMark = []byte(`"agentops.`)
 	annotation   = []byte(`"` + semconv.SpanAnnotation + `"`)
 	modelCall    = []byte(`"name":"` + semconv.SpanModelCall + `"`)
+	trainedOn    = []byte(`"name":"` + semconv.SpanTrained + `"`)
 )
 
 // digestOf sums spans up. It takes apart only those that can matter: most of the
@@ -420,8 +421,45 @@ func digestOf(spans []store.SpanJSON) store.Digest {
 		if bytes.Contains(span, rewardMark) || bytes.Contains(span, annotation) || bytes.Contains(span, agentOpsMark) {
 			addReward(&d, span)
 		}
+		if bytes.Contains(span, trainedOn) {
+			addGap(&d, span)
+		}
 	}
 	return d
+}
+
+// addGap takes what a step kept of the tokens of the attempt, but for the lists
+// of them.
+func addGap(d *store.Digest, span store.SpanJSON) {
+	members, err := jsonx.Members(jsonx.Raw(span))
+	if err != nil {
+		return
+	}
+	var g store.TokenGap
+	whole := func(v jsonx.Raw) int64 {
+		n, _ := strconv.ParseInt(string(v), 10, 64)
+		return n
+	}
+	jsonx.Walk(jsonx.Get(members, "attributes"), func(name []byte, value jsonx.Raw) bool {
+		switch string(name) {
+		case semconv.TrainedRun:
+			g.RunID, _ = jsonx.Text(value)
+		case semconv.TrainedStep:
+			g.Step = whole(value)
+		case semconv.TrainedTokens:
+			g.Tokens = whole(value)
+		case semconv.TrainedGap:
+			g.Sum, _ = strconv.ParseFloat(string(value), 64)
+		case semconv.TrainedLargest:
+			g.Largest, _ = strconv.ParseFloat(string(value), 64)
+		case semconv.TrainedCall:
+			g.SpanID, _ = jsonx.Text(value)
+		case semconv.TrainedPosition:
+			g.Position = whole(value)
+		}
+		return true
+	})
+	d.Gap = &g
 }
 
 // addReward takes the reward of a span, when it has one that adds up.

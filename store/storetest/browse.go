@@ -221,6 +221,24 @@ func browseTests() []test {
 				Calls: 1, Tokens: 50, Model: "large", Problem: "no_token_ids", Spans: 2,
 			})
 			f.same("rollout", got.AttemptedRollout, f.rollout(all[1]))
+			trained := func(step int64) agl.Span {
+				core := agl.SpanCore{Name: semconv.SpanTrained, Attributes: agl.Attributes{
+					{Key: semconv.TrainedRun, Value: "run-a"},
+					{Key: semconv.TrainedStep, Value: step},
+					{Key: semconv.TrainedTokens, Value: int64(7)},
+					{Key: semconv.TrainedGap, Value: -0.5},
+					{Key: semconv.TrainedLargest, Value: 1e-7},
+					{Key: semconv.TrainedCall, Value: "call"},
+					{Key: semconv.TrainedPosition, Value: int64(3)},
+					{Key: semconv.TrainedSpanID(0), Value: "call"},
+					{Key: semconv.TrainedLogprobs(0), Value: []float64{-1, -2}},
+				}}
+				return core.Span(all[1], got.Attempt.AttemptID, 2+step, 3)
+			}
+			f.addSpans(trained(1), trained(2))
+			f.same("gap of the last step", f.browse(store.BrowseQuery{IDContains: all[1]}).Items[0].Gap, &store.TokenGap{
+				RunID: "run-a", Step: 2, Tokens: 7, Sum: -0.5, Largest: 1e-7, SpanID: "call", Position: 3,
+			})
 			a := f.startAttempt(all[1])
 			f.same("of a new attempt", f.browse(store.BrowseQuery{IDContains: all[1]}).Items[0].Digest, store.Digest{})
 			spans := make([]agl.Span, store.DigestSpans+1)
