@@ -62,6 +62,7 @@ const pages = (): [string, string, RegExp][] => [
   [`/rollouts/${rollout}`, '', /primary:/],
   [`/rollouts/${rollout}?tab=timeline`, '', /openai.chat.completion/],
   [`/rollouts/${rollout}?tab=tokens`, '', /mean log-probability/],
+  [`/rollouts/${rollout}?tab=tokens&by=gap`, '', /Trained on at step|No step has trained on this rollout/],
   [`/rollouts/${rollout}?tab=rewards`, '', /the final reward/],
   [`/rollouts/${rollout}?tab=training`, '', /training row/],
   [`/rollouts/${rollout}?tab=raw`, '', /curl -s/],
@@ -235,6 +236,66 @@ test('tokens are coloured in three ways', async ({ page }) => {
   await expect(page.getByText(/Advantage of this rollout in its group/)).toBeVisible();
   await page.getByText('Prompt ids too').click();
   await expect(page.locator('.tokens .prompt').first()).toContainText('→');
+});
+
+test('tokens show the gap between sampling and training, from the step to the token', async ({ page }) => {
+  // Computed from the spans as they are stored, apart from the page.
+  const values = (attributes: Record<string, unknown>, key: string) => attributes[key] as number[];
+  const { items } = await server.call<{ items: { rollout_id: string; digest: { gap?: unknown } }[] }>(`v1/agl/browse/rollouts?run_id=${run}&step=6&mode_in=train&limit=1000`);
+  const trained = items.filter((r) => r.digest.gap !== undefined);
+  expect(trained.length).toBeGreaterThan(0);
+  const far: { rollout: string; gap: number; call: string; position: number; id: number }[] = [];
+  let sum = 0;
+  let tokens = 0;
+  for (const r of trained) {
+    const spans = await server.call<{ items: { name: string; span_id: string; attributes: Record<string, unknown> }[] }>(`v1/agl/spans?rollout_id=${r.rollout_id}&attempt_id=latest&limit=-1`).then((p) => p.items);
+    const kept = spans.find((s) => s.name === 'agentlightning.trained')!.attributes;
+    for (let i = 0; kept[`agentlightning.trained.call.${i}.span_id`] !== undefined; i++) {
+      const call = spans.find((s) => s.span_id === kept[`agentlightning.trained.call.${i}.span_id`])!;
+      const logprobs = values(kept, `agentlightning.trained.call.${i}.logprobs`);
+      const positions = values(kept, `agentlightning.trained.call.${i}.positions`) ?? logprobs.map((_, j) => j);
+      positions.forEach((at, j) => {
+        const gap = values(call.attributes, 'response_logprobs')[at]! - logprobs[j]!;
+        sum += gap;
+        tokens++;
+        far.push({ rollout: r.rollout_id, gap, call: call.span_id, position: at, id: values(call.attributes, 'response_token_ids')[at]! });
+      });
+    }
+  }
+  const metrics = await server.call<{ step: number; values: Record<string, number> }[]>(`v1/agl/runs/${run}/metrics`);
+  const step = metrics.find((m) => m.step === 6)!.values;
+  expect(step['logprob_gap/tokens']).toBe(tokens);
+  expect(Math.abs(step['logprob_gap/mean']! - sum / tokens)).toBeLessThan(1e-6);
+  far.sort((a, b) => Math.abs(b.gap) - Math.abs(a.gap));
+  const top = far[0]!;
+  expect(Math.abs(step['logprob_gap/max']! - Math.abs(top.gap))).toBeLessThan(1e-5);
+
+  await page.goto(`${server.url}/runs/${run}?tab=batches&step=6`);
+  const section = page.getByRole('region', { name: 'Gap between sampling and training' });
+  await expect(section).toContainText(`nats over ${tokens.toLocaleString('en-GB')} tokens`);
+  await section.getByRole('link').first().click();
+  await expect(page).toHaveURL(new RegExp(`/rollouts/${top.rollout}\\?tab=tokens&by=gap&token=${top.call}\\.${top.position}`));
+  const token = page.locator(`[data-token="${top.call}.${top.position}"]`);
+  await expect(token).toBeFocused();
+  const shown = top.gap < 0 ? `−${String(Number(Math.abs(top.gap).toPrecision(3)))}` : `+${String(Number(top.gap.toPrecision(3)))}`;
+  await expect(token).toHaveAttribute('title', new RegExp(`^${top.id}, .*in training .*gap ${shown.replace(/[+.]/g, '\\$&')} nats, ratio `));
+  await expect(page.getByText(/Trained on at step 6 of/)).toBeVisible();
+  await accessible(page);
+  // The others are a click away.
+  const next = page.getByRole('navigation', { name: 'Largest gaps' }).getByRole('button').nth(1);
+  await next.click();
+  await expect(token).not.toBeFocused();
+  await expect(page.locator('.tokens [aria-current]')).toBeFocused();
+
+  // Where there is none, the page says why.
+  const validated = await server.call<Found>(`v1/agl/browse/rollouts?run_id=${run}&mode_in=val&limit=1`);
+  await page.goto(`${server.url}/rollouts/${validated.items[0]!.rollout_id}?tab=tokens&by=gap`);
+  await expect(page.getByText(/Rollouts for validation and tests are not trained on/)).toBeVisible();
+  const left = items.find((r) => r.digest.gap === undefined);
+  if (left !== undefined) {
+    await page.goto(`${server.url}/rollouts/${left.rollout_id}?tab=tokens&by=gap`);
+    await expect(page.getByText(/No step has trained on this rollout/)).toBeVisible();
+  }
 });
 
 test('a span opens, and the tree is saved', async ({ page }) => {

@@ -37,7 +37,21 @@ export interface Digest {
   spans: number;
   model: string;
   problem: string;
+  /** Of the step that trained on it last; absent when nothing was kept. */
+  gap?: TokenGap;
   large: boolean;
+}
+
+/** Log-probability when sampled less that under the policy in training, in nats. */
+export interface TokenGap {
+  run_id: string;
+  step: number;
+  tokens: number;
+  sum: number;
+  /** The gap that is the furthest from 0, in this call at this token. */
+  largest: number;
+  span_id: string;
+  position: number;
 }
 
 export interface Browsed extends Rollout {

@@ -10,9 +10,9 @@ import { age, ago, bytes, duration, member, number, oneLine, task } from './form
 import { append, attributesText, clock, counts, found, goesOn, join, type Log, marks, matching, nextOf } from './log';
 import { quantile, samples, sum } from './prometheus';
 import { acrossSteps, rewardOf, signed, stepsOf, typical, whyNothing } from './samples';
-import { asDot, asSVG, tree } from './spantree';
+import { asDot, asSVG, spanOfTime, tree } from './spantree';
 import { backoff, eventReader } from './sse';
-import { advantageColour, groupAdvantage, logprobColour, tokensOf } from './tokens';
+import { advantageColour, furthest, gapColour, gapOf, groupAdvantage, logprobColour, tokensOf, trainedOf, whyNoGap, withTrained } from './tokens';
 import { hints, mainKeys, shorten, smooth, verdict } from './verdict';
 
 function span(id: string, sequence: number, more: Partial<Span> = {}): Span {
@@ -438,7 +438,7 @@ describe('samples', () => {
   });
   it('says rewards with how many they are of', () => {
     expect([tried(1, [1]), tried(0.5, [0, 1]), tried(0.5, [0, 1, null]), tried(null, [null]), tried(null, [null, null])].map(rewardOf)).toEqual(['1', '0.5 (2)', '0.5 (2 of 3)', 'none', 'none (of 2)']);
-    expect([0.5, -0.25, 0, null].map(signed)).toEqual(['+0.5', '−0.25', '0', '–']);
+    expect([0.5, -0.25, -0.00012, 0, null].map(signed)).toEqual(['+0.5', '−0.25', '−1.2e−4', '0', '–']);
   });
   it('says why there is nothing to compare', () => {
     const run = { status: 'succeeded', algorithm: 'sft' } as const;
@@ -528,5 +528,69 @@ describe('the log of a run', () => {
   });
   it('has a clock with milliseconds', () => {
     expect(clock(new Date(2026, 0, 2, 3, 4, 5, 67).getTime() / 1000)).toBe('03:04:05.067');
+  });
+});
+
+describe('gaps', () => {
+  const call = span('call', 1, { name: 'openai.chat.completion', attributes: { response_token_ids: [7, 8, 9], response_logprobs: [-0.5, -2, -1] } });
+  const kept = span('kept', 3, {
+    name: 'agentlightning.trained',
+    attributes: {
+      'agentlightning.trained.run_id': 'run-1',
+      'agentlightning.trained.step': 4,
+      'agentlightning.trained.tokens': 3,
+      'agentlightning.trained.omitted': 1,
+      'agentlightning.trained.gap': 0.25,
+      'agentlightning.trained.call.0.span_id': 'call',
+      'agentlightning.trained.call.0.logprobs': [-0.75, -0.25],
+      'agentlightning.trained.call.0.positions': [0, 2],
+      'agentlightning.trained.call.1.span_id': 'other',
+      'agentlightning.trained.call.1.logprobs': [-1],
+    },
+  });
+  it('puts what training kept on the tokens', () => {
+    const t = trainedOf(kept);
+    expect([t.run, t.step, t.tokens, t.omitted, t.sum, t.calls.get('other')]).toEqual(['run-1', 4, 3, 1, 0.25, new Map([[0, -1]])]);
+    const calls = withTrained(tokensOf([call, kept], undefined), t);
+    expect(calls).toHaveLength(1);
+    expect(calls[0]!.answer.map((x) => [x.trained, x.gap])).toEqual([
+      [-0.75, 0.25],
+      [null, null],
+      [-0.25, -0.75],
+    ]);
+    expect(furthest(calls, 5).map((f) => [f.call.span_id, f.position])).toEqual([
+      ['call', 2],
+      ['call', 0],
+    ]);
+    expect(furthest(calls, 1)).toHaveLength(1);
+    expect(withTrained(tokensOf([call], undefined), undefined)[0]!.answer[0]!.gap).toBeNull();
+  });
+  it('shades by sign and size', () => {
+    expect(gapColour(null)).toBe('transparent');
+    expect(gapColour(0)).toBe('transparent');
+    expect(gapColour(5)).toBe('rgba(224, 100, 30, 0.660)');
+    expect(gapColour(-0.5)).toBe('rgba(40, 120, 220, 0.360)');
+  });
+  it('sums a step up', () => {
+    const of = (id: string, run: string, sum: number, largest: number) => ({ rollout_id: id, digest: { gap: { run_id: run, step: 1, tokens: 4, sum, largest, span_id: 's', position: 0 } } }) as unknown as Browsed;
+    const got = gapOf([of('a', 'r', 1, 0.5), of('b', 'r', -0.5, -0.75), of('c', 'other', 9, 9), { rollout_id: 'd', digest: {} } as unknown as Browsed], 'r');
+    expect([got?.sum, got?.tokens, got?.mean, got?.largest.map((r) => r.rollout_id)]).toEqual([0.5, 8, 0.0625, ['b', 'a']]);
+    expect(gapOf([], 'r')).toBeNull();
+  });
+  it('says why there is none', () => {
+    const pg = { algorithm: 'pg', status: 'succeeded' } as const;
+    const train = { mode: 'train', metadata: {} } as const;
+    const step = (values: Record<string, number>): StepMetrics[] => [{ step: 1, time: 0, values }];
+    expect(whyNoGap({ mode: 'val', metadata: {} }, pg, [], '')).toMatch(/validation/);
+    expect(whyNoGap(train, null, [], '')).toMatch(/No step of a run/);
+    expect(whyNoGap(train, { algorithm: 'gepa', status: 'running' }, [], '')).toMatch(/gepa does not compare/);
+    expect(whyNoGap(train, { algorithm: 'pg', status: 'running' }, [], '')).toMatch(/No step of the run has ended/);
+    expect(whyNoGap(train, pg, step({ 'logprob_gap/tokens': 0 }), '')).toMatch(/AGL_TRAIN_LOGPROBS/);
+    expect(whyNoGap(train, pg, step({}), '')).toMatch(/older version/);
+    expect(whyNoGap(train, pg, step({ 'logprob_gap/tokens': 9 }), 'no token ids')).toBe('No step has trained on this rollout: no token ids.');
+  });
+  it('keeps what was computed later out of the time of an attempt', () => {
+    expect(spanOfTime([row('a', 1), row('late', 9, { name: 'agentlightning.trained' }), row('set', 8, { reward_set: 'x' })])).toEqual([1, 2]);
+    expect(spanOfTime([row('late', 9, { name: 'agentlightning.trained' })])).toEqual([0, 1e-6]);
   });
 });

@@ -16,7 +16,7 @@ export function rewardOf(t: TaskTried): string {
 }
 
 export function signed(change: number | null): string {
-  return change === null ? '–' : `${change > 0 ? '+' : ''}${number(change).replace('-', '−')}`;
+  return change === null ? '–' : `${change > 0 ? '+' : ''}${number(change).replaceAll('-', '−')}`;
 }
 
 const modes: Record<string, string> = { val: 'validation', train: 'training', test: 'test', none: 'other' };

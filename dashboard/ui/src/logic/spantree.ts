@@ -1,5 +1,6 @@
 // Spans as a tree, in the order of their time.
 import type { SpanRow } from '../types';
+import { trainedSpan } from './tokens';
 
 export interface Node {
   span: SpanRow;
@@ -58,12 +59,10 @@ function escape(s: string): string {
 /** The tree beside its time line, as a picture. */
 export function asSVG(spans: SpanRow[]): string {
   const nodes = tree(spans);
-  const starts = spans.map((s) => s.start_time).filter((t): t is number => t !== null);
-  const from = starts.reduce((a, b) => Math.min(a, b), Infinity);
-  const to = spans.reduce((a, s) => Math.max(a, s.end_time ?? s.start_time ?? 0), from);
+  const [from, to] = spanOfTime(spans);
   const width = 960;
   const left = 340;
-  const x = (t: number | null) => left + ((t ?? from) - from) / Math.max(to - from, 1e-9) * (width - left - 20);
+  const x = (t: number | null) => left + Math.min(1, ((t ?? from) - from) / Math.max(to - from, 1e-9)) * (width - left - 20);
   const rows = nodes.map(({ span, depth }, i) => {
     const y = i * 22 + 8;
     const colour = span.status === 'ERROR' ? '#c92a2a' : '#1971c2';
@@ -74,4 +73,19 @@ export function asSVG(spans: SpanRow[]): string {
   });
   const height = nodes.length * 22 + 16;
   return `<svg xmlns="http://www.w3.org/2000/svg" width="${width}" height="${height}" font-family="sans-serif"><rect width="100%" height="100%" fill="#fff"/>${rows.join('')}</svg>\n`;
+}
+
+/**
+ * When an attempt began and ended. What was computed of it afterwards, rewards of
+ * other sets and what training kept, would make its own time a dot.
+ */
+export function spanOfTime(spans: SpanRow[]): [number, number] {
+  let from = Infinity;
+  let to = -Infinity;
+  for (const s of spans) {
+    if (s.name === trainedSpan || s.reward_set !== undefined) continue;
+    if (s.start_time !== null) from = Math.min(from, s.start_time);
+    to = Math.max(to, s.end_time ?? s.start_time ?? to);
+  }
+  return from > to ? [0, 1e-6] : [from, Math.max(to, from + 1e-6)];
 }

@@ -1,5 +1,5 @@
 // The tokens of an attempt, and what training sees in them.
-import type { ExplainedAttempt, Span } from '../types';
+import type { Browsed, ExplainedAttempt, Rollout, Run, Span, StepMetrics } from '../types';
 import { isCall } from './conversation';
 
 export interface Token {
@@ -7,6 +7,10 @@ export interface Token {
   /** What the engine said the token is; without it the id stands for it. */
   text: string;
   logprob: number | null;
+  /** Log-probability under the policy in training; null when it was not trained on, or not kept. */
+  trained: number | null;
+  /** Log-probability when sampled less the trained one, in nats. */
+  gap: number | null;
 }
 
 export interface CallTokens {
@@ -33,7 +37,7 @@ export function callTokens(span: Span): { prompt: number[]; answer: Token[] } {
   }
   return {
     prompt: numbers(span.attributes['prompt_token_ids']),
-    answer: ids.map((id, i) => ({ id, text: content[i]?.token ?? `‹${id}›`, logprob: logprobs[i] ?? content[i]?.logprob ?? null })),
+    answer: ids.map((id, i) => ({ id, text: content[i]?.token ?? `‹${id}›`, logprob: logprobs[i] ?? content[i]?.logprob ?? null, trained: null, gap: null })),
   };
 }
 
@@ -76,4 +80,102 @@ export function groupAdvantage(rewards: (number | null)[], i: number): number | 
   const mean = known.reduce((a, b) => a + b, 0) / known.length;
   const spread = Math.sqrt(known.reduce((a, b) => a + (b - mean) ** 2, 0) / known.length);
   return spread < 1e-9 ? 0 : (own - mean) / spread;
+}
+
+/** The name of the spans in which steps keep what they computed of tokens. */
+export const trainedSpan = 'agentlightning.trained';
+const prefix = `${trainedSpan}.`;
+
+/** What one step of a run kept of the tokens of an attempt. */
+export interface Trained {
+  spanID: string;
+  run: string;
+  step: number;
+  tokens: number;
+  /** Tokens that it trained on and did not list. */
+  omitted: number;
+  sum: number;
+  /** Log-probabilities of a call's answer, by place. */
+  calls: Map<string, Map<number, number>>;
+}
+
+export function trainedOf(span: Span): Trained {
+  const a = span.attributes;
+  const value = (name: string) => (typeof a[prefix + name] === 'number' ? (a[prefix + name] as number) : 0);
+  const out: Trained = { spanID: span.span_id, run: typeof a[`${prefix}run_id`] === 'string' ? (a[`${prefix}run_id`] as string) : '', step: value('step'), tokens: value('tokens'), omitted: value('omitted'), sum: value('gap'), calls: new Map() };
+  for (let i = 0; ; i++) {
+    const call = a[`${prefix}call.${i}.span_id`];
+    if (typeof call !== 'string') return out;
+    const logprobs = numbers(a[`${prefix}call.${i}.logprobs`]);
+    const positions = a[`${prefix}call.${i}.positions`] === undefined ? logprobs.map((_, j) => j) : numbers(a[`${prefix}call.${i}.positions`]);
+    out.calls.set(call, new Map(positions.map((at, j) => [at, logprobs[j]!])));
+  }
+}
+
+/** The calls with what a step computed of their tokens. */
+export function withTrained(calls: CallTokens[], trained: Trained | undefined): CallTokens[] {
+  if (trained === undefined) return calls;
+  return calls.map((c) => {
+    const known = trained.calls.get(c.span.span_id);
+    if (known === undefined) return c;
+    return {
+      ...c,
+      answer: c.answer.map((t, i) => {
+        const v = known.get(i) ?? null;
+        return { ...t, trained: v, gap: v === null || t.logprob === null ? null : t.logprob - v };
+      }),
+    };
+  });
+}
+
+export interface Far {
+  call: Span;
+  position: number;
+  token: Token;
+}
+
+/** The tokens with the largest gaps, the furthest from 0 first. */
+export function furthest(calls: CallTokens[], most: number): Far[] {
+  return calls
+    .flatMap((c) => c.answer.map((token, position) => ({ call: c.span, position, token })))
+    .filter((f) => f.token.gap !== null && f.token.gap !== 0)
+    .sort((a, b) => Math.abs(b.token.gap!) - Math.abs(a.token.gap!))
+    .slice(0, most);
+}
+
+/** Warm where the policy that sampled was surer of a token than the one in training, blue where it was less. */
+export function gapColour(gap: number | null): string {
+  if (gap === null || gap === 0) return 'transparent';
+  const strength = (Math.min(1, Math.abs(gap)) * 0.6 + 0.06).toFixed(3);
+  return gap > 0 ? `rgba(224, 100, 30, ${strength})` : `rgba(40, 120, 220, ${strength})`;
+}
+
+/** The metric that counts the tokens of which a step kept something. */
+const gapTokens = 'logprob_gap/tokens';
+
+/** Why the learner of a run keeps nothing of tokens; undefined when it does. */
+export function learnerSilence(run: Pick<Run, 'algorithm' | 'status'>, metrics: StepMetrics[]): string | undefined {
+  if (run.algorithm !== 'pg') return `The algorithm ${run.algorithm} does not compare the policy in training with the one that sampled; policy gradients (pg) do.`;
+  const trained = metrics.filter((m) => m.step > 0);
+  if (trained.length === 0) return run.status === 'running' ? 'No step of the run has ended yet.' : 'The run ended before its first step.';
+  if (trained.some((m) => (m.values[gapTokens] ?? 0) > 0)) return undefined;
+  if (trained.every((m) => m.values[gapTokens] === undefined)) return 'No step of the run kept the log-probabilities of its learner: nothing was trained on, or an older version recorded it.';
+  return 'The learner of the run does not tell the log-probabilities of tokens. The built-in model does; a trainer command may write them to AGL_TRAIN_LOGPROBS; fine-tuning services do not say.';
+}
+
+/** Why there is no gap to show of a rollout. */
+export function whyNoGap(rollout: Pick<Rollout, 'mode' | 'metadata'>, run: Pick<Run, 'algorithm' | 'status'> | null | undefined, metrics: StepMetrics[], left: string): string {
+  if (rollout.mode === 'val' || rollout.mode === 'test') return 'Rollouts for validation and tests are not trained on, so there is no policy in training to compare with.';
+  if (!run) return 'No step of a run has trained on this rollout, so there is no policy in training to compare with.';
+  return learnerSilence(run, metrics) ?? `No step has trained on this rollout${left === '' ? ': its step has not ended, its group taught nothing, or it was left out' : `: ${left}`}.`;
+}
+
+/** The gap over rollouts that a run has trained on, and those with the largest of a token; null when nothing was kept. */
+export function gapOf(items: Browsed[], run: string): { sum: number; tokens: number; mean: number; largest: Browsed[] } | null {
+  const known = items.filter((r) => r.digest.gap?.run_id === run && r.digest.gap.tokens > 0);
+  if (known.length === 0) return null;
+  const sum = known.reduce((a, r) => a + r.digest.gap!.sum, 0);
+  const tokens = known.reduce((a, r) => a + r.digest.gap!.tokens, 0);
+  const largest = [...known].sort((a, b) => Math.abs(b.digest.gap!.largest) - Math.abs(a.digest.gap!.largest)).slice(0, 5);
+  return { sum, tokens, mean: sum / tokens, largest };
 }

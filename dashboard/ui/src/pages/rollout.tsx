@@ -118,7 +118,7 @@ function Shown({ rollout }: { rollout: Rollout }) {
         </Tabs.Panel>
         <Tabs.Panel value="tokens" pt="sm">
           {panel(() => (
-            <Tokens key={asked} rollout={id} attempt={asked} rows={outline.rows} advantage={advantage} explained={explained} />
+            <Tokens key={asked} of={rollout} attempt={asked} rows={outline.rows} advantage={advantage} explained={explained} />
           ))}
         </Tabs.Panel>
         <Tabs.Panel value="rewards" pt="sm">

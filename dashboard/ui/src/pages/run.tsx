@@ -145,7 +145,7 @@ function Shown({ run }: { run: Run }) {
           <Batches run={run} last={last?.step} />
         </Tabs.Panel>
         <Tabs.Panel value="samples" pt="sm">
-          <Samples run={run} metrics={raw} />
+          <Samples run={run} metrics={points} />
         </Tabs.Panel>
         <Tabs.Panel value="checkpoints" pt="sm">
           <Checkpoints run={run} />

@@ -1,9 +1,10 @@
-import { Anchor, Table, Text } from '@mantine/core';
+import { Anchor, Group, Stack, Table, Text } from '@mantine/core';
 import { useMemo } from 'react';
 import { Link } from 'react-router-dom';
-import { useBrowse } from '../data';
+import { useBrowse, useMetrics, useRun } from '../data';
 import { member, number, task } from '../logic/format';
-import { groupAdvantage } from '../logic/tokens';
+import { signed } from '../logic/samples';
+import { gapOf, groupAdvantage, learnerSilence } from '../logic/tokens';
 import type { Browsed } from '../types';
 import { Card, Empty, Failed, Loading } from './bits';
 
@@ -17,10 +18,11 @@ interface Row {
   members: Browsed[];
   mean: number | null;
   spread: number | null;
+  gap: number | null;
 }
 
 /** Groups of a list of rollouts, those that teach the most first. */
-function groupsOf(items: Browsed[]): Row[] {
+function groupsOf(items: Browsed[], run: string): Row[] {
   const found = new Map<string, Browsed[]>();
   for (const r of items) {
     const name = member(r.metadata, 'agl.group');
@@ -38,7 +40,7 @@ function groupsOf(items: Browsed[]): Row[] {
       const rewards = members.map((m) => m.digest.reward).filter((x): x is number => x !== null);
       const mean = rewards.length === 0 ? null : rewards.reduce((a, b) => a + b, 0) / rewards.length;
       const spread = mean === null ? null : Math.sqrt(rewards.reduce((a, b) => a + (b - mean) ** 2, 0) / rewards.length);
-      return { name, mode, members: members.sort(byMember), mean, spread };
+      return { name, mode, members: members.sort(byMember), mean, spread, gap: gapOf(members, run)?.mean ?? null };
     })
     .sort((a, b) => (b.spread ?? -1) - (a.spread ?? -1) || Number(a.name) - Number(b.name));
 }
@@ -83,13 +85,14 @@ function advantagesOf(members: Browsed[]): string {
 /** What a step of a run was made of: its groups, with rewards and advantages. */
 export function OfStep({ run, step }: { run: string; step: string }) {
   const found = useBrowse({ run_id: run, step }, 1000);
-  const rows = useMemo(() => groupsOf(found.data?.items ?? []), [found.data]);
+  const rows = useMemo(() => groupsOf(found.data?.items ?? [], run), [found.data, run]);
   if (found.error) return <Failed error={found.error} />;
   if (found.isPending) return <Loading what="the groups" />;
   if (rows.length === 0) return <Empty title={`Step ${step} has no groups`}>{found.data.complete ? '' : 'Only the newest rollouts were looked at; choose a later step.'}</Empty>;
   const constant = rows.filter((r) => r.spread !== null && r.spread < 1e-9).length;
   return (
     <Card title={`${rows.length} groups of step ${step}`} right={<Text size="sm">{constant} with one reward for all: they teach nothing</Text>}>
+      <Gaps run={run} items={found.data.items} />
       <div style={{ overflowX: 'auto' }} tabIndex={0} role="region" aria-label="Groups, scrolls">
         <Table>
           <Table.Thead>
@@ -98,6 +101,9 @@ export function OfStep({ run, step }: { run: string; step: string }) {
               <Table.Th>Task</Table.Th>
               <Table.Th className="num">Mean</Table.Th>
               <Table.Th className="num">Spread</Table.Th>
+              <Table.Th className="num" title="Log-probability when sampled less that under the policy in training, mean over the tokens, in nats">
+                Gap
+              </Table.Th>
               <Table.Th>Rewards of the members</Table.Th>
               <Table.Th>Advantages</Table.Th>
             </Table.Tr>
@@ -116,6 +122,7 @@ export function OfStep({ run, step }: { run: string; step: string }) {
                 </Table.Td>
                 <Table.Td className="num">{number(r.mean)}</Table.Td>
                 <Table.Td className="num">{number(r.spread)}</Table.Td>
+                <Table.Td className="num">{signed(r.gap)}</Table.Td>
                 <Table.Td>
                   <Rewards members={r.members} link />
                 </Table.Td>
@@ -128,5 +135,32 @@ export function OfStep({ run, step }: { run: string; step: string }) {
         </Table>
       </div>
     </Card>
+  );
+}
+
+/** How far the policy in training was from the one that sampled, over a step, and where the furthest. */
+function Gaps({ run: id, items }: { run: string; items: Browsed[] }) {
+  const run = useRun(id);
+  const metrics = useMetrics(id);
+  const all = useMemo(() => gapOf(items, id), [items, id]);
+  if (!all) {
+    if (!run.data || !metrics.data) return null;
+    return (
+      <Text size="sm" c="dimmed" mb="sm" role="note">
+        {`No gap between sampling and training by token: ${learnerSilence(run.data, metrics.data) ?? 'no step has trained on these rollouts yet, or none of them taught anything.'}`}
+      </Text>
+    );
+  }
+  return (
+    <Stack gap={4} mb="sm" component="section" aria-label="Gap between sampling and training">
+      <Text size="sm">{`Gap between the policy that sampled and the one in training: ${signed(all.sum)} nats over ${number(all.tokens)} tokens, ${signed(all.mean)} a token. The largest:`}</Text>
+      <Group gap="md" component="nav" aria-label="Largest gaps">
+        {all.largest.map((r) => (
+            <Anchor key={r.rollout_id} component={Link} size="sm" to={`/rollouts/${encodeURIComponent(r.rollout_id)}?tab=tokens&by=gap&token=${encodeURIComponent(`${r.digest.gap!.span_id}.${r.digest.gap!.position}`)}`}>
+              {`${signed(r.digest.gap!.largest)} in ${r.rollout_id}`}
+            </Anchor>
+        ))}
+      </Group>
+    </Stack>
   );
 }

@@ -4,7 +4,7 @@ import { useMemo, useRef, useState } from 'react';
 import { useWhole } from '../data';
 import { save } from '../logic/actions';
 import { duration, moment, number } from '../logic/format';
-import { asDot, asSVG, tree } from '../logic/spantree';
+import { asDot, asSVG, spanOfTime, tree } from '../logic/spantree';
 import type { Span, SpanRow } from '../types';
 import { Empty, Failed, ID, Json, Loading, Status } from './bits';
 
@@ -23,18 +23,10 @@ export function Timeline({ rollout, attempt, rows: spans, complete }: { rollout:
     const all = tree(spans);
     return part === '' ? all : all.filter((n) => n.span.name.toLowerCase().includes(part) || n.span.span_id.includes(part) || n.span.trace_id.includes(part));
   }, [spans, text]);
-  const [from, to] = useMemo(() => {
-    let a = Infinity;
-    let b = -Infinity;
-    for (const s of spans) {
-      if (s.start_time !== null) a = Math.min(a, s.start_time);
-      b = Math.max(b, s.end_time ?? s.start_time ?? b);
-    }
-    return [a, Math.max(b, a + 1e-6)];
-  }, [spans]);
+  const [from, to] = useMemo(() => spanOfTime(spans), [spans]);
   const box = useRef<HTMLDivElement>(null);
   const virtual = useVirtualizer({ count: nodes.length, getScrollElement: () => box.current, estimateSize: () => 28, overscan: 20, getItemKey: (i) => nodes[i]!.span.span_id });
-  const place = (t: number | null) => (100 * ((t ?? from) - from)) / (to - from);
+  const place = (t: number | null) => Math.min(100, (100 * ((t ?? from) - from)) / (to - from));
   const chosen = nodes.find((n) => n.span.span_id === open)?.span;
   const whole = useWhole(rollout, attempt, chosen ? [chosen.span_id] : []);
   if (spans.length === 0) return <Empty title="No span was recorded in this attempt" />;
