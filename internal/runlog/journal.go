@@ -181,11 +181,17 @@ func (j *journal) stored(batch []agl.LogLine) {
 	}
 }
 
+// hopeless tells whether trying again does not heal an error: the run was deleted,
+// the store is closed, or the server is of an earlier version.
+func hopeless(err error) bool {
+	return errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrClosed) ||
+		errors.Is(err, store.ErrDenied) || errors.Is(err, errors.ErrUnsupported)
+}
+
 // failed notes an error of the store and tells whether to try again.
 func (j *journal) failed(ctx context.Context, err error) (again bool) {
-	hopeless := errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrInvalid) || errors.Is(err, store.ErrClosed) || errors.Is(err, store.ErrDenied)
 	j.mu.Lock()
-	again = !hopeless && !j.ended && ctx.Err() == nil
+	again = !hopeless(err) && !j.ended && ctx.Err() == nil
 	said, lines := j.told, len(j.waiting)+j.dropped
 	j.told, j.failing = true, true
 	if !again {

@@ -157,20 +157,25 @@ func TestAStoreThatFailsIsReportedOnceAndTriedAgain(t *testing.T) {
 
 func TestAStoreThatTakesNothingIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	synctest.Test(t, func(t *testing.T) {
-		var shown bytes.Buffer
-		log := runlog.New(slog.NewTextHandler(&shown, &slog.HandlerOptions{Level: slog.LevelWarn}))
-		s := &kept{fail: func(int) error { return &store.Error{Kind: store.ErrNotFound, Message: "no such run"} }}
-		log.Open(s, "r")
-		for range 3 {
-			log.Logger().Info("a")
-			time.Sleep(time.Minute)
-		}
-		log.Close(t.Context(), "r", agl.RunFailed, nil)
-		if n := strings.Count(shown.String(), "no such run"); n != 1 || s.calls != 1 {
-			t.Errorf("%d calls, reported %d times: %s", s.calls, n, &shown)
-		}
-	})
+	for _, kind := range []error{store.ErrNotFound, errors.ErrUnsupported} {
+		t.Run(kind.Error(), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				var shown bytes.Buffer
+				log := runlog.New(slog.NewTextHandler(&shown, &slog.HandlerOptions{Level: slog.LevelWarn}))
+				s := &kept{fail: func(int) error { return &store.Error{Kind: kind, Message: "no such log"} }}
+				log.Open(s, "r")
+				for range 3 {
+					log.Logger().Info("a")
+					time.Sleep(time.Minute)
+				}
+				log.Close(t.Context(), "r", agl.RunFailed, nil)
+				if n := strings.Count(shown.String(), "no such log"); n != 1 || s.calls != 1 {
+					t.Errorf("%d calls, reported %d times: %s", s.calls, n, &shown)
+				}
+			})
+		})
+	}
 }
 
 // What a slow store has no time for is dropped, and said so where it was.

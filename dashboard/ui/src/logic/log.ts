@@ -104,3 +104,8 @@ export function clock(t: number): string {
   const two = (n: number) => String(n).padStart(2, '0');
   return `${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}.${String(d.getMilliseconds()).padStart(3, '0')}`;
 }
+
+/** The page where the log of a run is. */
+export function logPath(run: string): string {
+  return `/runs/${encodeURIComponent(run)}?tab=log`;
+}

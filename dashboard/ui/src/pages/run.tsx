@@ -6,6 +6,7 @@ import { get } from '../api';
 import { useCheckpoint, useMetrics, useResources, useRun } from '../data';
 import { candidatesOf } from '../logic/candidates';
 import { duration, moment, number, words } from '../logic/format';
+import { logPath } from '../logic/log';
 import { hints, keysOf, mainKeys, series, shorten, smooth, verdict } from '../logic/verdict';
 import { OfStep } from '../parts/batch';
 import { Card, Empty, Failed, Figure, ID, Json, Loading, PageTitle, Status, When } from '../parts/bits';
@@ -13,7 +14,7 @@ import { Candidates } from '../parts/candidates';
 import { Chart, type Line } from '../parts/chart';
 import { Hints } from '../parts/hints';
 import { useNow } from '../parts/now';
-import { logPath, RunLog } from '../parts/runlog';
+import { RunLog } from '../parts/runlog';
 import { Samples } from '../parts/samples';
 import type { Checkpoint, Run } from '../types';
 

@@ -7,6 +7,7 @@ import { metricsQuery, useRuns } from '../data';
 import { deleteRuns } from '../logic/actions';
 import { differences } from '../logic/diff';
 import { duration, number, oneLine, words } from '../logic/format';
+import { logPath } from '../logic/log';
 import { keysOf, mainKeys, shorten, smooth } from '../logic/verdict';
 import { Card, Empty, Failed, Loading, PageTitle, Status, When } from '../parts/bits';
 import { Chart, type Line, palette } from '../parts/chart';
@@ -90,7 +91,13 @@ export function Component() {
                     <When t={r.start_time} />
                   </td>
                   <td className="num">{duration((r.end_time ?? now) - r.start_time)}</td>
-                  <td title={r.error}>{oneLine(r.error, 60)}</td>
+                  <td title={r.error}>
+                    {r.error !== '' && (
+                      <Anchor component={Link} to={logPath(r.run_id)} inherit>
+                        {oneLine(r.error, 60)}
+                      </Anchor>
+                    )}
+                  </td>
                 </tr>
               ))}
             </tbody>

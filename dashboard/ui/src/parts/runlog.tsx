@@ -234,8 +234,3 @@ function Whole({ line }: { line: LogLine }) {
     </div>
   );
 }
-
-/** Where the log of a run is. */
-export function logPath(run: string): string {
-  return `/runs/${encodeURIComponent(run)}?tab=log`;
-}
