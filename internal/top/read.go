@@ -46,6 +46,7 @@ type Reader struct {
 	runs     map[string]*figures
 	failures *failures
 	calls    counted
+	tokens   map[[2]string]counted // of answers, by model and endpoint
 }
 
 // figures are what is known of the metrics of a run.
@@ -64,8 +65,18 @@ type failures struct {
 
 // counted is a counter at a moment.
 type counted struct {
-	calls float64
-	at    time.Time
+	n  float64
+	at time.Time
+}
+
+// rate is how much the counter grew a second since before; nil when nobody knows,
+// or when it is lower, as on a server that was started anew.
+func (c counted) rate(before counted) *float64 {
+	since := c.at.Sub(before.at).Seconds()
+	if before.at.IsZero() || since <= 0 || c.n < before.n {
+		return nil
+	}
+	return new((c.n - before.n) / since)
 }
 
 // NewReader returns a reader of the server at an address, which it does not
@@ -129,6 +140,7 @@ func (r *Reader) Read(ctx context.Context) (*State, error) {
 		{"runs", r.readRuns},
 		{"workers", r.readWorkers},
 		{"models", r.readModels},
+		{"backends", r.readBackends},
 		{"calls", r.readCalls},
 		{"failures", r.readFailures},
 	} {
@@ -343,6 +355,41 @@ func (r *Reader) readModels(ctx context.Context, s *State) error {
 	return nil
 }
 
+// readBackends tells how the backends of the models fare.
+func (r *Reader) readBackends(ctx context.Context, s *State) error {
+	var report storehttp.BackendReport
+	if err := r.get(ctx, storehttp.Prefix+"/backends", &report); err != nil {
+		return err
+	}
+	at := time.Now()
+	tokens := make(map[[2]string]counted, len(report.Backends))
+	for i := range report.Backends {
+		b := &report.Backends[i]
+		key := [2]string{b.Model, b.Endpoint}
+		now := counted{float64(b.AnswerTokens), at}
+		tokens[key] = now
+		for k := range s.Models {
+			if m := &s.Models[k]; m.Name == b.Model && m.Endpoint == b.Endpoint {
+				m.Health, m.Open, m.Waiting = health(b.Condition), int(b.Open), int(b.Waiting)
+				m.Tokens = now.rate(r.tokens[key])
+			}
+		}
+	}
+	r.tokens = tokens
+	return nil
+}
+
+// health is a condition in the words of people.
+func health(condition string) string {
+	switch condition {
+	case "fine":
+		return modelOK
+	case "unseen":
+		return modelUnknown
+	}
+	return strings.ReplaceAll(condition, "_", " ")
+}
+
 func (r *Reader) readCalls(ctx context.Context, s *State) error {
 	body, err := r.open(ctx, "/metrics")
 	if err != nil {
@@ -355,33 +402,6 @@ func (r *Reader) readCalls(ctx context.Context, s *State) error {
 		return fmt.Errorf("GET /metrics: %w", err)
 	}
 	at := time.Now()
-	for name, apply := range map[string]func(*Model, float64){
-		"agl_proxy_backend_open_calls":    func(m *Model, v float64) { m.Open = int(v) },
-		"agl_proxy_backend_waiting_calls": func(m *Model, v float64) { m.Waiting = int(v) },
-		"agl_proxy_backend_resting": func(m *Model, v float64) {
-			m.Health = modelOK
-			if v > 0 {
-				m.Health = modelResting
-			}
-		},
-	} {
-		for _, metric := range families[name].GetMetric() {
-			var labels [2]string
-			for _, l := range metric.GetLabel() {
-				switch l.GetName() {
-				case "model":
-					labels[0] = l.GetValue()
-				case "backend":
-					labels[1] = l.GetValue()
-				}
-			}
-			for i := range s.Models {
-				if m := &s.Models[i]; m.Name == labels[0] && m.Endpoint == labels[1] {
-					apply(m, metric.GetGauge().GetValue())
-				}
-			}
-		}
-	}
 	calls := &Calls{}
 	for _, metric := range families["agl_proxy_calls_total"].GetMetric() {
 		n := metric.GetCounter().GetValue()
@@ -392,10 +412,9 @@ func (r *Reader) readCalls(ctx context.Context, s *State) error {
 			}
 		}
 	}
-	if since := at.Sub(r.calls.at).Seconds(); !r.calls.at.IsZero() && since > 0 && calls.Total >= r.calls.calls {
-		calls.Rate = new((calls.Total - r.calls.calls) / since) // fewer than before: the server was started anew
-	}
-	r.calls = counted{calls.Total, at}
+	now := counted{calls.Total, at}
+	calls.Rate = now.rate(r.calls)
+	r.calls = now
 	s.Calls = calls
 	return nil
 }

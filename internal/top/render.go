@@ -225,11 +225,7 @@ func (p *page) workers(s *State) {
 func (p *page) models(s *State) {
 	text := "calls not counted"
 	if c := s.Calls; c != nil {
-		rate := "-"
-		if c.Rate != nil {
-			rate = fmt.Sprintf("%.3g", *c.Rate)
-		}
-		text = fmt.Sprintf("%s calls/s, %.0f calls, %.0f not ok", rate, c.Total, c.NotOK)
+		text = fmt.Sprintf("%s calls/s, %.0f calls, %.0f not ok", rateText(c.Rate), c.Total, c.NotOK)
 	}
 	if s.Paused != "" {
 		text += ", " + s.Paused
@@ -241,9 +237,19 @@ func (p *page) models(s *State) {
 	rows := make([][]string, 0, len(s.Models))
 	for i := range s.Models {
 		m := &s.Models[i]
-		rows = append(rows, []string{m.Name, m.Health, strconv.Itoa(m.Open), strconv.Itoa(m.Waiting), strconv.FormatInt(m.Version, 10), m.Endpoint})
+		rows = append(rows, []string{m.Name, m.Health, rateText(m.Tokens), strconv.Itoa(m.Open), strconv.Itoa(m.Waiting), strconv.FormatInt(m.Version, 10), m.Endpoint})
 	}
-	p.table(len(rows), []string{"*model", "health", "open", "waiting", "version", "*endpoint"}, rows)
+	p.table(len(rows), []string{"*model", "health", "tokens/s", "open", "waiting", "version", "*endpoint"}, rows)
+}
+
+func rateText(rate *float64) string {
+	switch {
+	case rate == nil:
+		return "-"
+	case *rate >= 1000:
+		return strconv.FormatFloat(*rate, 'f', 0, 64)
+	}
+	return fmt.Sprintf("%.3g", *rate)
 }
 
 func (p *page) failures(s *State) {

@@ -54,13 +54,14 @@ type Model struct {
 	Version        int64
 	Health         string
 	Open, Waiting  int
+	Tokens         *float64 // of answers, a second, since the look before; nil at the first
 }
 
-// What is known of the health of a backend.
+// What is known of the health of a backend, besides that it is failing, unreachable,
+// paused, or lacks its key.
 const (
 	modelOK      = "ok"
-	modelResting = "unreachable" // and avoided for a while
-	modelUnknown = "-"
+	modelUnknown = "-" // it was not called yet
 )
 
 // Calls counts model calls since the server was started.

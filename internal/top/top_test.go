@@ -33,8 +33,8 @@ func busyState() *State {
 		},
 		WorkersTotal: 3,
 		Models: []Model{
-			{Name: "policy", Endpoint: "http://a:1/v1", Version: 7, Health: modelOK, Open: 2, Waiting: 1},
-			{Name: "judge", Endpoint: "http://b:1/v1", Health: modelResting},
+			{Name: "policy", Endpoint: "http://a:1/v1", Version: 7, Health: modelOK, Open: 2, Waiting: 1, Tokens: new(1234.5)},
+			{Name: "judge", Endpoint: "http://b:1/v1", Health: "unreachable"},
 		},
 		Calls:    &Calls{Total: 1200, NotOK: 4, Rate: new(3.456)},
 		Failures: []Reason{{"agent error", 5}, {"attempt timeout", 2}}, FailuresTotal: 9,
@@ -62,9 +62,9 @@ WORKERS  1 busy, 0 idle, 2 silent (1 at work)
   w-busy  busy            1.3s ago   ro-1
   w-gone  silent          never      -
 MODELS  3.46 calls/s, 1200 calls, 4 not ok
-  model   health       open  waiting  version  endpoint
-  policy  ok           2     1        7        http://a:1/v1
-  judge   unreachable  0     0        0        http://b:1/v1
+  model   health       tokens/s  open  waiting  version  endpoint
+  policy  ok           1234      2     1        7        http://a:1/v1
+  judge   unreachable  -         0     0        0        http://b:1/v1
 FAILURES  9 failed, reasons of the newest 7
   count  reason
   5      agent error
@@ -126,7 +126,7 @@ func TestRenderNarrow(t *testing.T) {
 		}
 	}
 	text := Render(s, View{Width: 60, Height: 60})
-	for _, want := range []string{"0.5123  0.25  1h2m", "silent at work  1m30s ago", "… and 28 more", "unreachable  0     0        0"} {
+	for _, want := range []string{"0.5123  0.25  1h2m", "silent at work  1m30s ago", "… and 28 more", "unreachable  -         0     0        0"} {
 		if !strings.Contains(text, want) {
 			t.Errorf("60 characters wide, %q is lacking:\n%s", want, text)
 		}
@@ -230,7 +230,7 @@ func fake(t *testing.T, answer func(path string) (int, string)) *Reader {
 
 func TestReader(t *testing.T) {
 	t.Parallel()
-	var calls atomic.Int64
+	var calls, tokens atomic.Int64
 	r := fake(t, func(path string) (int, string) {
 		switch path {
 		case "/v1/agl/overview":
@@ -251,14 +251,11 @@ func TestReader(t *testing.T) {
 			return 200, fmt.Sprintf(`# TYPE agl_proxy_calls_total counter
 agl_proxy_calls_total{model="m",outcome="ok"} %d
 agl_proxy_calls_total{model="m",outcome="timeout"} 2
-# TYPE agl_proxy_backend_open_calls gauge
-agl_proxy_backend_open_calls{model="m",backend="http://a/v1"} 5
-# TYPE agl_proxy_backend_waiting_calls gauge
-agl_proxy_backend_waiting_calls{model="m",backend="http://a/v1"} 1
-# TYPE agl_proxy_backend_resting gauge
-agl_proxy_backend_resting{model="m",backend="http://a/v1"} 0
-agl_proxy_backend_resting{model="m",backend="http://b/v1"} 1
 `, calls.Add(100))
+		case "/v1/agl/backends":
+			return 200, fmt.Sprintf(`{"backends":[
+				{"model":"m","endpoint":"http://a/v1","condition":"fine","open":5,"waiting":1,"answer_tokens":%d},
+				{"model":"m","endpoint":"http://b/v1","condition":"key_missing"}]}`, tokens.Add(1000))
 		}
 		return 501, `{"detail":"the store of this server cannot search rollouts"}`
 	})
@@ -278,7 +275,7 @@ agl_proxy_backend_resting{model="m",backend="http://b/v1"} 1
 		WorkersTotal: 4,
 		Models: []Model{
 			{Name: "m", Endpoint: "http://a/v1", Version: 3, Health: modelOK, Open: 5, Waiting: 1},
-			{Name: "m", Endpoint: "http://b/v1", Health: modelResting},
+			{Name: "m", Endpoint: "http://b/v1", Health: "key missing"},
 		},
 		Paused:  "paused: new weights",
 		Calls:   &Calls{Total: 102, NotOK: 2},
@@ -290,9 +287,13 @@ agl_proxy_backend_resting{model="m",backend="http://b/v1"} 1
 	if s, err = r.Read(t.Context()); err != nil || s.Calls.Rate == nil || *s.Calls.Rate <= 0 {
 		t.Errorf("after 100 more calls: %+v, %v, want a rate", s.Calls, err)
 	}
+	if s.Models[0].Tokens == nil || *s.Models[0].Tokens <= 0 {
+		t.Errorf("after 1000 more tokens: %v a second", s.Models[0].Tokens)
+	}
 	calls.Store(-95) // started anew, with fewer calls than before
-	if s, err = r.Read(t.Context()); err != nil || s.Calls.Rate != nil {
-		t.Errorf("after a restart: %+v, %v, want no rate", s.Calls, err)
+	tokens.Store(-995)
+	if s, err = r.Read(t.Context()); err != nil || s.Calls.Rate != nil || s.Models[0].Tokens != nil {
+		t.Errorf("after a restart: %+v, %+v, %v, want no rate", s.Calls, s.Models[0], err)
 	}
 }
 
