@@ -37,6 +37,15 @@ func TestDatabaseCommands(t *testing.T) {
 		expect(t, 1, "has it open", "db", "prune", "--older-than", "0s", "--db", db)
 		expect(t, 1, "has it open", "db", "vacuum", "--db", db)
 	})
+	// The same file is read without a server.
+	_, listed, _ := run(t, "rollouts", "ls", "--db", db)
+	if strings.Count(listed, "succeeded") < 3 || strings.Count(listed, "ro-") != 3 {
+		t.Errorf("agl rollouts ls --db says %s, want 3 that succeeded", listed)
+	}
+	one, _, _ := strings.Cut(listed, "\t")
+	expect(t, 0, one, "rollouts", "show", one, "--db", db)
+	expect(t, 1, "there is no database", "rollouts", "ls", "--db", "sqlite:"+filepath.Join(dir, "none.db"))
+	expect(t, 2, "give one of them", "rollouts", "ls", "--db", db, "--server", "http://127.0.0.1:1")
 	expect(t, 0, "would delete 0 rollouts", "db", "prune", "--older-than", "1d", "--dry-run", "--db", db)
 	for _, text := range []string{"would delete 3 rollouts, 3 attempts, 0 spans and 0 lines in logs of runs, about 0.0 MB, that ended before", "the first ended", "0 rollouts that wait or are under way", "0 runs with their metrics"} {
 		expect(t, 0, text, "db", "prune", "--older-than", "0s", "--dry-run", "--db", db)

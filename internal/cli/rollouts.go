@@ -65,15 +65,15 @@ func newRollouts() *cobra.Command {
 
 func newRolloutsList(o *clientOptions) *cobra.Command {
 	var (
-		filter rolloutFilter
-		set    string
-		asJSON bool
+		filter  rolloutFilter
+		db, set string
+		asJSON  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List rollouts, the newest first",
 		Example: "  agl rollouts ls --status failed --since 2h\n  agl rollouts ls --limit 0 --json | jq .status\n" +
-			"  agl rollouts ls --run run-0123456789ab --reward-set strict",
+			"  agl rollouts ls --run run-0123456789ab --reward-set strict\n  agl rollouts ls --db sqlite:/backups/monday.db",
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if _, err := filter.query(); err != nil {
@@ -85,18 +85,19 @@ func newRolloutsList(o *clientOptions) *cobra.Command {
 			if !cmd.Flags().Changed(rewardSetFlag) {
 				set = ""
 			}
-			return o.with(func(client *storehttp.Client) error { return listRollouts(cmd, client, &filter, set, asJSON) })
+			return o.reading(cmd.Context(), db, func(s store.Store) error { return listRollouts(cmd, s, &filter, set, asJSON) })
 		},
 	}
 	filter.bind(cmd, 20)
 	bindTable(cmd)
+	bindDB(cmd, &db)
 	cmd.Flags().StringVar(&set, rewardSetFlag, "", "show the final reward of this set too; default are those that agents gave")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object a line")
 	return cmd
 }
 
 // listRollouts lists rollouts, with their rewards of a set unless it is empty.
-func listRollouts(cmd *cobra.Command, client *storehttp.Client, filter *rolloutFilter, set string, asJSON bool) error {
+func listRollouts(cmd *cobra.Command, client store.Store, filter *rolloutFilter, set string, asJSON bool) error {
 	head := []string{"ROLLOUT", "STATUS", "MODE", "ATTEMPT", "WORKER", "STARTED", "TOOK"}
 	if set != "" {
 		head = append(head, "REWARD")
@@ -164,8 +165,8 @@ func oneRollout(cmd *cobra.Command, args []string) error {
 
 func newRolloutsShow(o *clientOptions) *cobra.Command {
 	var (
-		set    string
-		asJSON bool
+		db, set string
+		asJSON  bool
 	)
 	cmd := &cobra.Command{
 		Use:     "show ROLLOUT",
@@ -179,7 +180,7 @@ func newRolloutsShow(o *clientOptions) *cobra.Command {
 			if asJSON && set != "" {
 				return usageError{errors.New("--reward-set: --json writes the spans of all sets")}
 			}
-			return o.with(func(client *storehttp.Client) error {
+			return o.reading(cmd.Context(), db, func(client store.Store) error {
 				rollout, err := client.Rollout(cmd.Context(), args[0])
 				if err != nil {
 					return err
@@ -196,6 +197,7 @@ func newRolloutsShow(o *clientOptions) *cobra.Command {
 		},
 	}
 	bindTable(cmd)
+	bindDB(cmd, &db)
 	cmd.Flags().StringVar(&set, rewardSetFlag, "", "show the rewards of this set only; default are those that agents gave")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "one JSON object with everything")
 	return cmd

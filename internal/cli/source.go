@@ -20,7 +20,20 @@ type source struct {
 
 func (s *source) bind(cmd *cobra.Command) {
 	s.clientOptions.bind(cmd)
-	cmd.Flags().StringVar(&s.db, "db", "", "read this database, as sqlite:PATH, rather than ask a server")
+	bindDB(cmd, &s.db)
+}
+
+func bindDB(cmd *cobra.Command, db *string) {
+	cmd.Flags().StringVar(db, "db", "", "read this database, as sqlite:PATH, rather than ask a server")
+}
+
+// reading runs a command that reads a database or, without one, asks a server.
+func (o *clientOptions) reading(ctx context.Context, db string, do func(store.Store) error) error {
+	s, err := (&source{*o, db}).open(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(do(s), s.Close())
 }
 
 // open opens the database, which must exist, or reaches the server.
