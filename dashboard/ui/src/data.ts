@@ -290,8 +290,8 @@ export function useResources(limit = 200) {
 }
 
 /** How the model backends fare now, and what happened to them. */
-export function useBackends() {
-  return useQuery({ queryKey: ['models', 'backends'], queryFn: ({ signal }) => get<BackendReport>(`${store}backends`, signal), refetchInterval: 5000 });
+export function useBackends(every = 5000) {
+  return useQuery({ queryKey: ['models', 'backends'], queryFn: ({ signal }) => get<BackendReport>(`${store}backends`, signal), refetchInterval: every });
 }
 
 /** How the server fared; what changes between two looks of a person is not worth more questions. */

@@ -152,7 +152,7 @@ function Attention() {
   const models = useModels();
   const pause = usePause();
   const statistics = useStatistics();
-  const backends = useBackends();
+  const backends = useBackends(30_000);
   const fared = useFared('recent');
   const now = useNow();
   const items: { text: string; to: string; link: string }[] = [];
@@ -235,7 +235,7 @@ function Failures() {
 
 function Backends() {
   const models = useModels();
-  const report = useBackends();
+  const report = useBackends(30_000);
   return (
     <Card
       title="Model backends"
