@@ -144,6 +144,15 @@ function Gaps({ run: id, items }: { run: string; items: Browsed[] }) {
   const metrics = useMetrics(id);
   const all = useMemo(() => gapOf(items, id), [items, id]);
   if (!all) {
+    // A digest knows the last step only that trained on a rollout.
+    const other = items.find((r) => r.digest.gap !== undefined)?.digest.gap?.run_id;
+    if (other !== undefined) {
+      return (
+        <Text size="sm" c="dimmed" mb="sm" role="note">
+          {`${other} has trained on these rollouts since; the tokens of each show the gap of both runs.`}
+        </Text>
+      );
+    }
     if (!run.data || !metrics.data) return null;
     return (
       <Text size="sm" c="dimmed" mb="sm" role="note">
@@ -156,9 +165,9 @@ function Gaps({ run: id, items }: { run: string; items: Browsed[] }) {
       <Text size="sm">{`Gap between the policy that sampled and the one in training: ${signed(all.sum)} nats over ${number(all.tokens)} tokens, ${signed(all.mean)} a token. The largest:`}</Text>
       <Group gap="md" component="nav" aria-label="Largest gaps">
         {all.largest.map((r) => (
-            <Anchor key={r.rollout_id} component={Link} size="sm" to={`/rollouts/${encodeURIComponent(r.rollout_id)}?tab=tokens&by=gap&token=${encodeURIComponent(`${r.digest.gap!.span_id}.${r.digest.gap!.position}`)}`}>
-              {`${signed(r.digest.gap!.largest)} in ${r.rollout_id}`}
-            </Anchor>
+          <Anchor key={r.rollout_id} component={Link} size="sm" to={`/rollouts/${encodeURIComponent(r.rollout_id)}?tab=tokens&by=gap&token=${encodeURIComponent(`${r.digest.gap!.span_id}.${r.digest.gap!.position}`)}`}>
+            {`${signed(r.digest.gap!.largest)} in ${r.rollout_id}`}
+          </Anchor>
         ))}
       </Group>
     </Stack>

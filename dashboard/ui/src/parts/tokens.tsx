@@ -29,7 +29,7 @@ export function Tokens({ of, attempt, rows, advantage, explained }: Of) {
   const shown = Math.max(most, wanted);
   const whole = useWhole(of.rollout_id, attempt, useMemo(() => made.slice(0, shown), [made, shown]));
   const kept = useWhole(of.rollout_id, attempt, useMemo(() => rows.filter((r) => r.name === trainedSpan).map((r) => r.span_id), [rows]));
-  const trained = useMemo(() => kept.spans.map(trainedOf).sort((a, b) => b.step - a.step), [kept.spans]);
+  const trained = useMemo(() => kept.spans.map(trainedOf).reverse(), [kept.spans]); // the last one first
   const calls = useMemo(() => tokensOf(whole.spans, explained), [whole.spans, explained]);
   if (whole.error ?? kept.error) return <Failed error={whole.error ?? kept.error} />;
   if ((whole.isPending && calls.length === 0) || kept.isPending) return <Loading what="the tokens" />;
