@@ -10,9 +10,8 @@ import (
 // [RolloutQuery], its questions reach into tasks, metadata and spans, and its
 // work is bounded however much is stored: see [BrowsePage].
 type Browser interface {
-	// BrowseRollouts finds rollouts. A question whose answer would need more
-	// rollouts than [BrowseLimit] to be looked at and put in order is
-	// [ErrInvalid], with what to do.
+	// BrowseRollouts finds rollouts, among those that its bounds let it look at:
+	// see [BrowsePage]. They are put in order among these, too.
 	BrowseRollouts(ctx context.Context, q BrowseQuery) (BrowsePage, error)
 	// CountRollouts counts the rollouts in each status; those without any are
 	// left out.
@@ -31,12 +30,15 @@ type Browser interface {
 
 // Bounds of the work that one question may make.
 const (
-	// BrowseLimit is how many rollouts are looked at, the newest first or, in
-	// ascending order of their start, the oldest.
+	// BrowseLimit is how many rollouts are looked at: the newest or, in ascending
+	// order of their start, the oldest.
 	BrowseLimit = 20_000
-	// BrowseSpansLimit is the same for questions about what is in spans: rewards,
-	// models, problems, calls and tokens.
+	// BrowseSpansLimit is for how many of them spans are read when a question is
+	// about what is in these: rewards, models, problems, calls and tokens.
 	BrowseSpansLimit = 10_000
+	// BrowseSpansBytes is after how many bytes of spans no further rollout is
+	// looked at by such a question.
+	BrowseSpansBytes = 256 << 20
 	// DigestSpans is how many spans an attempt may have to be summed up.
 	DigestSpans = 1_000
 	// OutlineLimit is how many spans are summed up at a time.

@@ -59,6 +59,9 @@ type Walk struct {
 	Desc       bool // the newest first
 	// Most is how many rollouts are met at the most.
 	Most int
+	// Keep, when it is not nil, is asked before the attempt of a rollout is read:
+	// whether the rollout is met, and whether the walk goes on.
+	Keep func(*agl.Rollout) (keep, more bool)
 }
 
 // LogBounds are how much of a log is kept.
@@ -66,6 +69,9 @@ type LogBounds struct {
 	Lines int64
 	Bytes int64 // see [agl.LogLine.Size]
 }
+
+// SpansOf reads the spans of one attempt, see [Reader] AttemptSpans.
+type SpansOf func(limit int) (spans []store.SpanJSON, total int, err error)
 
 // Reader reads one consistent state. Lookups of unknown keys return the zero
 // value and false, or leave the key out of the map.
@@ -76,9 +82,10 @@ type Reader interface {
 	QueryRollouts(q store.RolloutQuery) (store.Page[agl.AttemptedRollout], error)
 	// WalkRollouts hands rollouts to f, with their latest attempts, until f says
 	// false or there are no more. They are ordered by start; those that started
-	// together are in the order of insertion.
-	WalkRollouts(w Walk, f func(*agl.AttemptedRollout) (bool, error)) error
-	// WalkLength tells how many rollouts a walk would meet.
+	// together are in the order of insertion. Until f returns, spans reads those of
+	// the latest attempt, as AttemptSpans does.
+	WalkRollouts(w Walk, f func(r *agl.AttemptedRollout, spans SpansOf) (more bool, err error)) error
+	// WalkLength tells how many rollouts a walk would look at; it does not ask Keep.
 	WalkLength(w Walk) (int, error)
 	// CountRollouts counts the rollouts in each status that any is in.
 	CountRollouts() (map[agl.RolloutStatus]int64, error)

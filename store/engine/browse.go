@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,6 +86,8 @@ type browsing struct {
 	ctx context.Context //nolint:containedctx // it lives as long as the call
 	r   Reader
 	q   store.BrowseQuery
+	// read is how many bytes of spans were looked at.
+	read int
 
 	task string // key of the task that is asked for; empty means any
 }
@@ -105,13 +106,8 @@ func (b *browsing) run() (store.BrowsePage, error) {
 		}
 		b.task = taskKey(r.Input)
 	}
-	page, err := b.walk()
-	if b.q.Step == nil || err == nil && page.Complete || err != nil && !errors.Is(err, store.ErrInvalid) {
-		return page, err
-	}
-	narrower, failed := b.narrowToStep()
-	if failed != nil || !narrower {
-		return page, cmp.Or(failed, err)
+	if err := b.narrowToStep(); err != nil {
+		return store.BrowsePage{}, err
 	}
 	return b.walk()
 }
@@ -157,25 +153,32 @@ const stepsAhead = 2
 
 // narrowToStep bounds the start by when the steps of the run ended. That would
 // hide what was made at other times than its metadata say, so it is for
-// questions that have no answer otherwise.
-func (b *browsing) narrowToStep() (narrower bool, err error) {
-	if b.q.RunID == "" {
-		return false, nil
+// questions that would have too much to look at otherwise.
+func (b *browsing) narrowToStep() error {
+	if b.q.RunID == "" || b.q.Step == nil {
+		return nil
+	}
+	w := b.way()
+	switch n, err := b.r.WalkLength(w); {
+	case err != nil:
+		return err
+	case n < w.Most:
+		return nil
 	}
 	before := int(*b.q.Step) - stepsAhead - 1
 	metrics, err := b.r.StepMetrics(b.q.RunID, before-1)
 	if err != nil {
-		return false, err
+		return err
 	}
 	for _, m := range metrics {
 		switch {
 		case m.Step == before && *b.q.From < m.Time:
-			b.q.From, narrower = new(m.Time), true
+			b.q.From = new(m.Time)
 		case m.Step == int(*b.q.Step) && (b.q.To == nil || *b.q.To > m.Time):
-			b.q.To, narrower = new(m.Time), true
+			b.q.To = new(m.Time)
 		}
 	}
-	return narrower, nil
+	return nil
 }
 
 // candidate is a rollout that matches, with what it is sorted by.
@@ -185,46 +188,61 @@ type candidate struct {
 	missing bool // there is nothing to sort it by, so it comes last
 }
 
+// way says which rollouts are looked at: one more than may be, to know whether
+// there are more.
+func (b *browsing) way() Walk {
+	sorted := b.q.SortBy != "start_time"
+	return Walk{From: b.q.From, To: b.q.To, IDContains: b.q.IDContains, StatusIn: b.q.StatusIn, Desc: b.q.Desc || sorted, Most: store.BrowseLimit + 1}
+}
+
 func (b *browsing) walk() (store.BrowsePage, error) {
 	var (
-		page   store.BrowsePage
-		found  []candidate
-		most   = store.BrowseLimit
-		spans  = b.q.InSpans()
-		sorted = b.q.SortBy != "start_time"
+		page     = store.BrowsePage{Complete: true}
+		found    []candidate
+		spans    = b.q.InSpans()
+		sorted   = b.q.SortBy != "start_time"
+		digested int
 	)
-	if spans {
-		most = store.BrowseSpansLimit
+	// enough tells whether no further rollout may be looked at.
+	enough := func() bool {
+		if page.Examined < store.BrowseLimit && digested < store.BrowseSpansLimit && b.read <= store.BrowseSpansBytes && b.ctx.Err() == nil {
+			return false
+		}
+		page.Complete = false
+		return true
 	}
-	w := Walk{From: b.q.From, To: b.q.To, IDContains: b.q.IDContains, StatusIn: b.q.StatusIn, Desc: b.q.Desc || sorted, Most: most + 1}
-	if sorted {
-		n, err := b.r.WalkLength(w)
-		if err != nil {
-			return page, err
-		}
-		if n > most {
-			return page, invalid("sorting by %s looks at no more than %d rollouts, and there are more: narrow the search by run, time, status or id, or sort by start_time",
-				b.q.SortBy, most)
+	w := b.way()
+	if !spans { // otherwise digests count, which come later
+		w.Keep = func(r *agl.Rollout) (keep, more bool) {
+			if enough() {
+				return false, false
+			}
+			page.Examined++
+			return b.fits(r), true
 		}
 	}
-	page.Complete = true
-	err := b.r.WalkRollouts(w, func(r *agl.AttemptedRollout) (bool, error) {
-		if page.Examined == most {
-			page.Complete = false
-			return false, nil
+	err := b.r.WalkRollouts(w, func(r *agl.AttemptedRollout, read SpansOf) (bool, error) {
+		if spans {
+			if enough() {
+				return false, nil
+			}
+			page.Examined++
+			if !b.fits(&r.Rollout) {
+				return true, nil
+			}
 		}
-		page.Examined++
-		if page.Examined%256 == 0 && b.ctx.Err() != nil {
-			return false, b.ctx.Err()
-		}
-		if !b.fits(r) {
+		if !b.attemptFits(r.Attempt) {
 			return true, nil
 		}
 		item := store.Browsed{AttemptedRollout: *r}
-		if spans {
-			if err := b.digest(&item); err != nil || !b.digestFits(&item.Digest) {
-				return true, err
+		if spans && r.Attempt != nil {
+			digested++
+			if err := b.digest(&item, read); err != nil {
+				return false, err
 			}
+		}
+		if !b.digestFits(&item.Digest) {
+			return true, nil
 		}
 		c := candidate{id: r.RolloutID}
 		if sorted {
@@ -233,6 +251,9 @@ func (b *browsing) walk() (store.BrowsePage, error) {
 		found = append(found, c)
 		return true, nil
 	})
+	if err == nil {
+		err = b.ctx.Err()
+	}
 	if err != nil {
 		return page, err
 	}
@@ -268,8 +289,9 @@ func btoi(v bool) int {
 	return 0
 }
 
-// fits tells whether a rollout matches, as far as its spans do not matter.
-func (b *browsing) fits(r *agl.AttemptedRollout) bool {
+// fits tells whether a rollout matches, as far as neither its attempt nor its
+// spans matter.
+func (b *browsing) fits(r *agl.Rollout) bool {
 	q := &b.q
 	switch {
 	case q.StatusIn != nil && !slices.Contains(q.StatusIn, r.Status),
@@ -278,8 +300,6 @@ func (b *browsing) fits(r *agl.AttemptedRollout) bool {
 		q.From != nil && r.StartTime < *q.From,
 		q.To != nil && r.StartTime > *q.To,
 		q.ResourcesID != "" && (r.ResourcesID == nil || *r.ResourcesID != q.ResourcesID),
-		q.WorkerID != "" && (r.Attempt == nil || r.Attempt.WorkerID == nil || *r.Attempt.WorkerID != q.WorkerID),
-		q.AttemptStatusIn != nil && (r.Attempt == nil || !slices.Contains(q.AttemptStatusIn, r.Attempt.Status)),
 		!containsFold(r.Input, q.Text),
 		!containsFold(r.Metadata, q.Tag),
 		b.task != "" && taskKey(r.Input) != b.task:
@@ -290,13 +310,21 @@ func (b *browsing) fits(r *agl.AttemptedRollout) bool {
 		(q.Step == nil || metadataText(r, semconv.MetadataStep) == strconv.FormatInt(*q.Step, 10))
 }
 
+// attemptFits tells whether the latest attempt matches; nil is that of a rollout
+// without one.
+func (b *browsing) attemptFits(a *agl.Attempt) bool {
+	q := &b.q
+	return (q.WorkerID == "" || a != nil && a.WorkerID != nil && *a.WorkerID == q.WorkerID) &&
+		(q.AttemptStatusIn == nil || a != nil && slices.Contains(q.AttemptStatusIn, a.Status))
+}
+
 // containsFold tells whether a text has a part that is in lower case.
 func containsFold(text []byte, part string) bool {
 	return part == "" || bytes.Contains(bytes.ToLower(text), []byte(part))
 }
 
 // metadataText is a member of the metadata: a string, or another value as JSON.
-func metadataText(r *agl.AttemptedRollout, key string) string {
+func metadataText(r *agl.Rollout, key string) string {
 	raw := r.MetadataValue(key)
 	if jsonx.KindOf(jsonx.Raw(raw)) == jsonx.String {
 		if s, err := jsonx.Text(jsonx.Raw(raw)); err == nil {
@@ -334,10 +362,10 @@ func browseKey(by string, r *store.Browsed) (sortKey, bool) {
 	case "resources_id":
 		return optionalText(r.ResourcesID), r.ResourcesID == nil
 	case "run_id":
-		s := metadataText(&r.AttemptedRollout, semconv.MetadataRunID)
+		s := metadataText(&r.Rollout, semconv.MetadataRunID)
 		return text(s), s == ""
 	case "step", "group":
-		s := metadataText(&r.AttemptedRollout, "agl."+by)
+		s := metadataText(&r.Rollout, "agl."+by)
 		n, err := strconv.ParseFloat(s, 64)
 		if err != nil {
 			return text(s), s == ""
@@ -380,22 +408,32 @@ func browseKey(by string, r *store.Browsed) (sortKey, bool) {
 
 func (b *browsing) digestAll(items []store.Browsed) error {
 	for i := range items {
-		if err := b.digest(&items[i]); err != nil {
+		if err := b.digestLatest(&items[i]); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// digest sums up the latest attempt of a rollout. Spans that the backend has
-// dropped leave the rollout without a digest.
-func (b *browsing) digest(r *store.Browsed) error {
+// digestLatest is digest for a rollout that no walk has met.
+func (b *browsing) digestLatest(r *store.Browsed) error {
 	if r.Attempt == nil {
 		return nil
 	}
-	spans, total, err := b.r.AttemptSpans(store.Attempted{RolloutID: r.RolloutID, AttemptID: r.Attempt.AttemptID}, store.DigestSpans)
+	return b.digest(r, func(limit int) ([]store.SpanJSON, int, error) {
+		return b.r.AttemptSpans(store.Attempted{RolloutID: r.RolloutID, AttemptID: r.Attempt.AttemptID}, limit)
+	})
+}
+
+// digest sums up the latest attempt of a rollout. Spans that the backend has
+// dropped leave the rollout without a digest.
+func (b *browsing) digest(r *store.Browsed, read SpansOf) error {
+	spans, total, err := read(store.DigestSpans)
 	if err != nil {
 		return err
+	}
+	for _, s := range spans {
+		b.read += len(s)
 	}
 	r.Digest = digestOf(spans)
 	r.Spans, r.Large = total, total > store.DigestSpans
@@ -405,24 +443,33 @@ func (b *browsing) digest(r *store.Browsed) error {
 var (
 	rewardMark   = []byte(`"` + semconv.Reward)
 	agentOpsMark = []byte(`"agentops.`)
-	annotation   = []byte(`"` + semconv.SpanAnnotation + `"`)
-	modelCall    = []byte(`"name":"` + semconv.SpanModelCall + `"`)
-	trainedOn    = []byte(`"name":"` + semconv.SpanTrained + `"`)
 )
 
-// digestOf sums spans up. It takes apart only those that can matter: most of the
-// bytes are the token ids of calls.
+// digestOf sums spans up. It steps over what is large in them, such as the token
+// ids of calls, and takes apart only those with a reward.
 func digestOf(spans []store.SpanJSON) store.Digest {
 	var d store.Digest
 	for _, span := range spans {
-		if bytes.Contains(span, modelCall) {
-			addCall(&d, span)
+		name, attributes := nameAndAttributes(span)
+		var c calling
+		rewarded := name == semconv.SpanAnnotation
+		if eachMember(attributes, func(key []byte, value jsonx.Raw) {
+			c.take(key, value)
+			rewarded = rewarded || bytes.HasPrefix(key, rewardMark[1:]) || bytes.HasPrefix(key, agentOpsMark[1:])
+		}) != nil {
+			continue
 		}
-		if bytes.Contains(span, rewardMark) || bytes.Contains(span, annotation) || bytes.Contains(span, agentOpsMark) {
-			addReward(&d, span)
+		if name == semconv.SpanModelCall {
+			d.Calls++
+			d.Model = cmp.Or(c.asked, c.model, d.Model)
+			d.Problem = cmp.Or(c.problem, d.Problem)
+			d.Tokens += cmp.Or(c.answer, c.completion)
 		}
-		if bytes.Contains(span, trainedOn) {
-			addGap(&d, span)
+		if rewarded {
+			addReward(&d, name, attributes)
+		}
+		if name == semconv.SpanTrained {
+			addGap(&d, attributes)
 		}
 	}
 	return d
@@ -430,17 +477,13 @@ func digestOf(spans []store.SpanJSON) store.Digest {
 
 // addGap takes what a step kept of the tokens of the attempt, but for the lists
 // of them.
-func addGap(d *store.Digest, span store.SpanJSON) {
-	members, err := jsonx.Members(jsonx.Raw(span))
-	if err != nil {
-		return
-	}
+func addGap(d *store.Digest, attributes jsonx.Raw) {
 	var g store.TokenGap
 	whole := func(v jsonx.Raw) int64 {
 		n, _ := strconv.ParseInt(string(v), 10, 64)
 		return n
 	}
-	jsonx.Walk(jsonx.Get(members, "attributes"), func(name []byte, value jsonx.Raw) bool {
+	jsonx.Walk(attributes, func(name []byte, value jsonx.Raw) bool {
 		switch string(name) {
 		case semconv.TrainedRun:
 			g.RunID, _ = jsonx.Text(value)
@@ -462,10 +505,24 @@ func addGap(d *store.Digest, span store.SpanJSON) {
 	d.Gap = &g
 }
 
+// nameAndAttributes returns two members of a span; no attributes when it cannot
+// be read.
+func nameAndAttributes(span store.SpanJSON) (name string, attributes jsonx.Raw) {
+	_ = eachMember(jsonx.Raw(span), func(key []byte, value jsonx.Raw) {
+		switch string(key) {
+		case "name":
+			name, _ = jsonx.Text(value)
+		case "attributes":
+			attributes = value
+		}
+	})
+	return name, attributes
+}
+
 // addReward takes the reward of a span, when it has one that adds up.
-func addReward(d *store.Digest, span store.SpanJSON) {
-	s, err := span.Span()
-	if err != nil {
+func addReward(d *store.Digest, name string, attributes jsonx.Raw) {
+	s := agl.Span{Name: name}
+	if s.Attributes.UnmarshalJSON(attributes) != nil {
 		return
 	}
 	v, err := agl.RewardValue(&s)
@@ -476,32 +533,23 @@ func addReward(d *store.Digest, span store.SpanJSON) {
 	d.Rewards, _ = agl.Rewards(&s)
 }
 
-// addCall takes what a model call says of itself.
-func addCall(d *store.Digest, span store.SpanJSON) {
-	members, err := jsonx.Members(jsonx.Raw(span))
-	if err != nil {
-		return
+// calling is what a model call says of itself.
+type calling struct {
+	asked, model, problem string
+	answer, completion    int64
+}
+
+func (c *calling) take(key []byte, value jsonx.Raw) {
+	switch string(key) {
+	case "gen_ai.response.model":
+		c.model, _ = jsonx.Text(value)
+	case "gen_ai.request.model":
+		c.asked, _ = jsonx.Text(value)
+	case semconv.CallProblem:
+		c.problem, _ = jsonx.Text(value)
+	case semconv.GenAIOutputTokens:
+		c.answer, _ = strconv.ParseInt(string(value), 10, 64)
+	case "gen_ai.usage.completion_tokens":
+		c.completion, _ = strconv.ParseInt(string(value), 10, 64)
 	}
-	d.Calls++
-	attributes := jsonx.Get(members, "attributes")
-	var model, asked, problem string
-	var answer, completion int64
-	jsonx.Walk(attributes, func(name []byte, value jsonx.Raw) bool {
-		switch string(name) {
-		case "gen_ai.response.model":
-			model, _ = jsonx.Text(value)
-		case "gen_ai.request.model":
-			asked, _ = jsonx.Text(value)
-		case semconv.CallProblem:
-			problem, _ = jsonx.Text(value)
-		case "gen_ai.usage.output_tokens":
-			answer, _ = strconv.ParseInt(string(value), 10, 64)
-		case "gen_ai.usage.completion_tokens":
-			completion, _ = strconv.ParseInt(string(value), 10, 64)
-		}
-		return true
-	})
-	d.Model = cmp.Or(asked, model, d.Model)
-	d.Problem = cmp.Or(problem, d.Problem)
-	d.Tokens += cmp.Or(answer, completion)
 }

@@ -235,7 +235,7 @@ func (c *sampling) look(w Walk) (ended, met bool, err error) {
 	n := 0
 	ended = true
 	var found []noted
-	err = c.r.WalkRollouts(w, func(r *agl.AttemptedRollout) (bool, error) {
+	err = c.r.WalkRollouts(w, func(r *agl.AttemptedRollout, _ SpansOf) (bool, error) {
 		if n == store.SamplesLimit {
 			ended = false
 			return false, nil
@@ -280,10 +280,10 @@ type noted struct {
 // place tells where a rollout belongs in the run, if it does. What others are
 // compared with in training is neither training nor validation.
 func (c *sampling) place(r *agl.AttemptedRollout) (noted, bool) {
-	if metadataText(r, semconv.MetadataRunID) != c.run.RunID || metadataText(r, semconv.MetadataBaseline) == "true" {
+	if metadataText(&r.Rollout, semconv.MetadataRunID) != c.run.RunID || metadataText(&r.Rollout, semconv.MetadataBaseline) == "true" {
 		return noted{}, false
 	}
-	step, err := strconv.ParseInt(metadataText(r, semconv.MetadataStep), 10, 64)
+	step, err := strconv.ParseInt(metadataText(&r.Rollout, semconv.MetadataStep), 10, 64)
 	if err != nil {
 		c.stepless++
 		return noted{}, false
@@ -365,7 +365,7 @@ func (c *sampling) side(task taskOf, step int64) (store.TaskTried, json.RawMessa
 		c.digested++
 		b := browsing{ctx: c.ctx, r: c.r}
 		item := store.Browsed{AttemptedRollout: r}
-		if err := b.digest(&item); err != nil {
+		if err := b.digestLatest(&item); err != nil {
 			return out, nil, err
 		}
 		input = r.Input

@@ -21,10 +21,26 @@ func (r reader) CountRollouts() (map[agl.RolloutStatus]int64, error) {
 	return out, nil
 }
 
-func (r reader) WalkRollouts(w engine.Walk, f func(*agl.AttemptedRollout) (bool, error)) error {
+func (r reader) WalkRollouts(w engine.Walk, f func(*agl.AttemptedRollout, engine.SpansOf) (bool, error)) error {
 	for _, v := range r.met(&w) {
+		if w.Keep != nil {
+			ro := engine.CloneRollout(&v.Rollout)
+			keep, more := w.Keep(&ro)
+			if !more {
+				return nil
+			}
+			if !keep {
+				continue
+			}
+		}
 		value := engine.CloneAttempted(v)
-		if more, err := f(&value); !more || err != nil {
+		spans := func(limit int) ([]store.SpanJSON, int, error) {
+			if value.Attempt == nil {
+				return nil, 0, nil
+			}
+			return r.AttemptSpans(store.Attempted{RolloutID: value.RolloutID, AttemptID: value.Attempt.AttemptID}, limit)
+		}
+		if more, err := f(&value, spans); !more || err != nil {
 			return err
 		}
 	}

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 	"strings"
@@ -11,15 +12,26 @@ import (
 )
 
 const (
-	countByStatus = `SELECT status, count(*) FROM rollouts GROUP BY status`
+	// countByStatus leaves one status out, the one that most rollouts end in: it
+	// is what remains of all of them.
+	countByStatus = `SELECT status, count(*) FROM rollouts WHERE status IN (SELECT value FROM json_each(?)) GROUP BY status`
 	// fewOfStatus counts no further than it has to.
 	fewOfStatus = `SELECT count(*) FROM (SELECT 1 FROM rollouts WHERE status IN (SELECT value FROM json_each(?)) LIMIT ?)`
-	// idContains reads the index on ids, which has the seq too.
-	idContains = `instr(lower(rollout_id), ?) > 0`
-	fewOfID    = `SELECT count(*) FROM (SELECT 1 FROM rollouts WHERE ` + idContains + ` LIMIT ?)`
+	// seqsOfID reads the index on ids, which has the seq too, and seqsOfPrefix
+	// only a part of it.
+	seqsOfID     = `SELECT seq FROM rollouts WHERE instr(lower(rollout_id), ?) > 0 LIMIT ?`
+	seqsOfPrefix = `SELECT seq FROM rollouts WHERE rollout_id >= ? AND rollout_id < ? LIMIT ?`
 
-	countAttemptSpans  = `SELECT count(*) FROM spans WHERE ` + ofRollout + ` AND attempt_id = ?`
-	selectAttemptSpans = `SELECT body FROM spans WHERE ` + ofRollout + ` AND attempt_id = ? ORDER BY seq`
+	// Of the spans of an attempt the rollout is given by its seq.
+	countAttemptSpans  = `SELECT count(*) FROM spans WHERE rollout = ? AND attempt_id = ?`
+	selectAttemptSpans = `SELECT CAST(body AS BLOB) FROM spans WHERE rollout = ? AND attempt_id = ? ORDER BY seq`
+	// selectFewSpans leaves the order to the caller: SQLite would copy the bodies
+	// to sort them.
+	selectFewSpans = `SELECT seq, CAST(body AS BLOB) FROM spans WHERE rollout = ? AND attempt_id = ? LIMIT ?`
+
+	selectLatestBySeq = `SELECT ` + latestColumns + ` FROM json_each(?) AS wanted
+		CROSS JOIN attempts a ON a.seq = (SELECT seq FROM attempts WHERE rollout = wanted.value
+			ORDER BY sequence_id DESC LIMIT 1)`
 
 	// selectEnded reads the next rollouts in the order of their seq, as far as one of them.
 	selectEnded = `SELECT seq, rollout_id, end_time,
@@ -39,22 +51,32 @@ const (
 
 func (r reader) CountRollouts() (map[agl.RolloutStatus]int64, error) {
 	out := map[agl.RolloutStatus]int64{}
-	err := r.c.query(func(row row) error {
-		out[agl.RolloutStatus(row.text(0))] = row.int(1)
+	rest, err := r.c.number(countRollouts)
+	if err != nil {
+		return nil, err
+	}
+	others := slices.DeleteFunc(agl.RolloutStatuses(), func(s agl.RolloutStatus) bool { return s == agl.RolloutSucceeded })
+	err = r.c.query(func(row row) error {
+		n := row.int(1)
+		out[agl.RolloutStatus(row.text(0))] = n
+		rest -= n
 		return nil
-	}, countByStatus)
+	}, countByStatus, jsonList(texts(others)))
+	if rest > 0 {
+		out[agl.RolloutSucceeded] = rest
+	}
 	return out, err
 }
 
 // WalkRollouts lists the keys first, which an index has, and then reads the rows
 // part by part, so that a walk that ends soon costs little.
-func (r reader) WalkRollouts(w engine.Walk, f func(*agl.AttemptedRollout) (bool, error)) error {
+func (r reader) WalkRollouts(w engine.Walk, f func(*agl.AttemptedRollout, engine.SpansOf) (bool, error)) error {
 	keys, err := r.walkKeys(&w)
 	if err != nil {
 		return err
 	}
 	for part := range slices.Chunk(keys, streamRows) {
-		more, err := r.walkPart(part, f)
+		more, err := r.walkPart(part, w.Keep, f)
 		if !more || err != nil {
 			return err
 		}
@@ -81,31 +103,94 @@ func (r reader) walkKeys(w *engine.Walk) ([]int64, error) {
 	return keys, err
 }
 
-func (r reader) walkPart(keys []int64, f func(*agl.AttemptedRollout) (bool, error)) (more bool, err error) {
-	list := make([]byte, 0, 8*len(keys))
-	for i, key := range keys {
-		list = append(list, "[,"[min(i, 1)])
-		list = strconv.AppendInt(list, key, 10)
-	}
-	list = append(list, ']')
-	var rollouts []agl.Rollout
+func (r reader) walkPart(keys []int64, keep func(*agl.Rollout) (keep, more bool), f func(*agl.AttemptedRollout, engine.SpansOf) (bool, error)) (more bool, err error) {
+	var met []walked
+	ended := false // as far as keep is asked
 	if err := r.c.query(func(row row) error {
+		if ended {
+			return nil
+		}
 		ro, err := r.c.scanRollout(row[1:])
-		rollouts = append(rollouts, ro)
-		return err
-	}, selectRolloutsBySeq, string(list)); err != nil {
+		if err != nil {
+			return err
+		}
+		kept := true
+		if keep != nil {
+			kept, more = keep(&ro)
+			ended = !more
+		}
+		if kept && !ended {
+			met = append(met, walked{seq: row.int(1), rollout: agl.AttemptedRollout{Rollout: ro}})
+		}
+		return nil
+	}, selectRolloutsBySeq, seqList(keys)); err != nil {
 		return false, err
 	}
-	met, err := r.withAttempts(rollouts)
-	if err != nil {
+	if err := r.latestOf(met); err != nil {
 		return false, err
 	}
 	for i := range met {
-		if more, err := f(&met[i]); !more || err != nil {
+		m := &met[i]
+		spans := func(limit int) ([]store.SpanJSON, int, error) {
+			if m.rollout.Attempt == nil {
+				return nil, 0, nil
+			}
+			return r.spansOf(m.seq, m.rollout.Attempt.AttemptID, limit)
+		}
+		if more, err := f(&m.rollout, spans); !more || err != nil {
 			return false, err
 		}
 	}
-	return true, nil
+	return !ended, nil
+}
+
+// walked is a rollout that a walk meets.
+type walked struct {
+	seq     int64
+	rollout agl.AttemptedRollout
+}
+
+// latestOf adds the latest attempts. It asks by seq: looking up ids, which are
+// random, takes longer than all the rest.
+func (r reader) latestOf(met []walked) error {
+	seqs := make([]int64, len(met))
+	place := make(map[int64]int, len(met))
+	for i := range met {
+		seqs[i], place[met[i].seq] = met[i].seq, i
+	}
+	return r.c.query(func(row row) error {
+		met[place[row.int(1)]].rollout.Attempt = new(scanAttempt(row))
+		return nil
+	}, selectLatestBySeq, seqList(seqs))
+}
+
+func seqList(keys []int64) string {
+	list := make([]byte, 0, 8*len(keys)+2)
+	list = append(list, '[')
+	for i, key := range keys {
+		if i > 0 {
+			list = append(list, ',')
+		}
+		list = strconv.AppendInt(list, key, 10)
+	}
+	return string(append(list, ']'))
+}
+
+// idPrefix is how all ids begin, and nothing within them does.
+const idPrefix = "ro-"
+
+// seqsWith lists rollouts with a part in their id, up to limit of them.
+func (r reader) seqsWith(part string, limit int) ([]int64, error) {
+	sql, args := seqsOfID, []any{part, int64(limit)}
+	if strings.HasPrefix(part, idPrefix) {
+		sql, args = seqsOfPrefix, []any{part, part + "\x7f", int64(limit)}
+	}
+	var seqs []int64
+	err := r.c.query(func(row row) error {
+		seqs = append(seqs, row.int(0))
+		return nil
+	}, sql, args...)
+	return seqs, err
 }
 
 // walk writes the statement that lists the keys. Conditions that no index serves
@@ -119,12 +204,12 @@ func (r reader) walk(w *engine.Walk) (sql string, args []any, err error) {
 		where, args = append(where, startKey+" <= ?"), append(args, *w.To)
 	}
 	if w.IDContains != "" {
-		n, err := r.c.number(fewOfID, w.IDContains, int64(w.Most))
+		seqs, err := r.seqsWith(w.IDContains, w.Most)
 		if err != nil {
 			return "", nil, err
 		}
-		if n < int64(w.Most) {
-			where, args = append(where, "seq IN (SELECT seq FROM rollouts WHERE "+idContains+")"), append(args, w.IDContains)
+		if len(seqs) < w.Most {
+			where, args = append(where, "seq IN (SELECT value FROM json_each(?))"), append(args, seqList(seqs))
 		}
 	}
 	if w.StatusIn != nil {
@@ -152,16 +237,32 @@ func walkKeys(where []string, desc bool) string {
 	return sql + ", seq LIMIT ?"
 }
 
+// fewSpans is how many spans nearly all attempts have at the most. Theirs are read
+// without being counted before.
+const fewSpans = 64
+
 func (r reader) AttemptSpans(at store.Attempted, limit int) ([]store.SpanJSON, int, error) {
-	n, err := r.c.number(countAttemptSpans, at.RolloutID, at.AttemptID)
+	seq, err := r.c.number(selectRolloutSeq, at.RolloutID)
+	if err != nil {
+		return nil, 0, err
+	}
+	return r.spansOf(seq, at.AttemptID, limit)
+}
+
+func (r reader) spansOf(rollout int64, attemptID string, limit int) ([]store.SpanJSON, int, error) {
+	out, err := r.fewSpansOf(rollout, attemptID)
+	if err != nil || len(out) <= min(fewSpans, limit) {
+		return out, len(out), err
+	}
+	n, err := r.c.number(countAttemptSpans, rollout, attemptID)
 	if err != nil || n > int64(limit) {
 		return nil, int(n), err
 	}
-	out := make([]store.SpanJSON, 0, n)
+	out = make([]store.SpanJSON, 0, n)
 	err = r.c.query(func(row row) error {
-		out = append(out, store.SpanJSON(row.text(0)))
+		out = append(out, row.bytes(0))
 		return nil
-	}, selectAttemptSpans, at.RolloutID, at.AttemptID)
+	}, selectAttemptSpans, rollout, attemptID)
 	return out, len(out), err
 }
 
@@ -186,4 +287,23 @@ func (r reader) EndedRollouts(before float64, after int64, most int) (ended []en
 // RolloutBytes adds up what the rows say of their length.
 func (r reader) RolloutBytes(ids []string) (int64, error) {
 	return r.c.number(weighRollouts, jsonList(ids))
+}
+
+// fewSpansOf returns the spans of an attempt, or more than fewSpans of them.
+func (r reader) fewSpansOf(rollout int64, attemptID string) ([]store.SpanJSON, error) {
+	type placed struct {
+		seq  int64
+		body store.SpanJSON
+	}
+	var found []placed
+	err := r.c.query(func(row row) error {
+		found = append(found, placed{row.int(0), row.bytes(1)})
+		return nil
+	}, selectFewSpans, rollout, attemptID, int64(fewSpans+1))
+	slices.SortFunc(found, func(a, b placed) int { return cmp.Compare(a.seq, b.seq) })
+	out := make([]store.SpanJSON, len(found))
+	for i := range found {
+		out[i] = found[i].body
+	}
+	return out, err
 }

@@ -182,6 +182,8 @@ func (r row) int(i int) int64 { n, _ := r[i].(int64); return n }
 
 func (r row) text(i int) string { s, _ := r[i].(string); return s }
 
+func (r row) bytes(i int) []byte { b, _ := r[i].([]byte); return b }
+
 func (r row) optionalText(i int) *string {
 	if s, ok := r[i].(string); ok {
 		return &s

@@ -2,7 +2,6 @@ package sqlite
 
 import (
 	"fmt"
-	"strconv"
 
 	"agentlightning/store"
 )
@@ -84,14 +83,7 @@ func (t *tx) DeleteRollouts(ids []string) error {
 }
 
 func (t *tx) deleteRollouts(seqs []int64, ids []string) error {
-	list := []byte{'['}
-	for i, seq := range seqs {
-		if i > 0 {
-			list = append(list, ',')
-		}
-		list = strconv.AppendInt(list, seq, 10)
-	}
-	rollouts := string(append(list, ']'))
+	rollouts := seqList(seqs)
 	t.write()
 	for _, id := range ids {
 		t.touch(id)

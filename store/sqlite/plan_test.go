@@ -19,11 +19,7 @@ import (
 func TestPlans(t *testing.T) {
 	t.Parallel()
 	b := openTest(t, Config{})
-	var f filter
-	f.scope(ofRollout, "")
-	f.scope("attempt_id = ?", "")
-	spansOfAttempt := f.selection("spans", store.Paging{SortBy: "sequence_id"}, spanSorts)
-	spansOfAttempt.paging.Limit = 10
+	spansOfAttempt := spanSelection(&store.SpanQuery{AttemptID: new("at"), Paging: store.Paging{SortBy: "sequence_id", Limit: 10}})
 	var byStatus, byID, controlled filter
 	controlled.within("status", texts([]agl.RolloutStatus{agl.RolloutQueuing}))
 	controlled.scopes = append(controlled.scopes, "control IS NOT NULL")
@@ -49,7 +45,7 @@ func TestPlans(t *testing.T) {
 		{"deleteAttempt", deleteAttempt},
 		{"lastAttempt", lastAttempt},
 		{"spans of an attempt", spansOfAttempt.sql("body")},
-		{"page of the spans of an attempt", spansOfAttempt.page("body", "spans")},
+		{"page of the spans of an attempt", spansOfAttempt.page("body", "spans", false)},
 		{"rollouts by status", byStatus.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"rollouts by id", byID.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
 		{"rollouts of controllers by status", controlled.selection("rollouts", store.Paging{}, rolloutSorts).sql(rolloutColumns)},
@@ -59,9 +55,12 @@ func TestPlans(t *testing.T) {
 		{"selectSpanned", selectSpanned},
 		{"countByStatus", countByStatus},
 		{"fewOfStatus", fewOfStatus},
-		{"fewOfID", fewOfID},
+		{"seqsOfID", seqsOfID},
+		{"seqsOfPrefix", seqsOfPrefix},
 		{"countAttemptSpans", countAttemptSpans},
 		{"selectAttemptSpans", selectAttemptSpans},
+		{"selectFewSpans", selectFewSpans},
+		{"selectLatestBySeq", selectLatestBySeq},
 		{"walk", walkKeys(nil, true)},
 		{"walk through a time", walkKeys([]string{startKey + " >= ?", startKey + " <= ?"}, false)},
 		{"selectEnded", selectEnded},
@@ -73,8 +72,9 @@ func TestPlans(t *testing.T) {
 		{"page of rollouts", (&filter{}).selection("rollouts", store.Paging{Limit: 10}, rolloutSorts).sql(rolloutColumns) + " LIMIT ? OFFSET ?"},
 		{"first rollouts by start", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time"}, rolloutSorts).sql(rolloutColumns)},
 		{"newest rollouts", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time", Desc: true}, rolloutSorts).sql(rolloutColumns)},
-		{"page of the newest rollouts", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time", Desc: true}, rolloutSorts).page(rolloutColumns, "rollouts")},
-		{"page of rollouts by id", (&filter{}).selection("rollouts", store.Paging{SortBy: "rollout_id"}, rolloutSorts).page(rolloutColumns, "rollouts")},
+		{"page of the newest rollouts", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time", Desc: true}, rolloutSorts).page(rolloutColumns, "rollouts", false)},
+		{"page of the oldest rollouts, from the other end", (&filter{}).selection("rollouts", store.Paging{SortBy: "start_time", Desc: true}, rolloutSorts).page(rolloutColumns, "rollouts", true)},
+		{"page of rollouts by id", (&filter{}).selection("rollouts", store.Paging{SortBy: "rollout_id"}, rolloutSorts).page(rolloutColumns, "rollouts", false)},
 		{"moveRollout", moveRollout},
 		{"raiseSequence", raiseSequence},
 		{"selectLatestResources", selectLatestResources},

@@ -1,6 +1,7 @@
 package sqlite
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 
@@ -47,17 +48,20 @@ func (f *filter) add(cond string, arg any) {
 
 // selection is a query ready to run.
 type selection struct {
-	from   string // table and conditions
-	args   []any
-	order  string
-	paging store.Paging
-	key    string // what is sorted by, empty for the order of insertion
+	from string // table and conditions
+	keys string // the same, read in the order of the table, when that differs
+	// filtered says that the conditions are more than those that always hold.
+	filtered bool
+	args     []any
+	order    string
+	paging   store.Paging
+	key      string // what is sorted by, empty for the order of insertion
 }
 
 // selection joins the conditions to a query. A name that cannot be sorted by
 // keeps the order of insertion; refusing it is not for a backend.
 func (f *filter) selection(table string, p store.Paging, sorts map[string]sortKind) selection {
-	s := selection{from: table, order: "seq", paging: p}
+	s := selection{from: table, order: "seq", paging: p, filtered: len(f.conds) > 0}
 	if kind, ok := sorts[p.SortBy]; ok {
 		s.key = kind.key(p.SortBy)
 		s.order = s.key
@@ -91,18 +95,25 @@ func (s selection) sql(columns string) string {
 
 // page is sql for a page of rows that are large: it sorts keys, which an index
 // may have, and fetches the rows of the page. Sql would have SQLite sort all rows
-// in memory, and read those before the page to throw them away.
-func (s selection) page(columns, table string) string {
+// in memory, and read those before the page to throw them away. Back is for a
+// page that is counted from the other end.
+func (s selection) page(columns, table string, back bool) string {
 	const limit = " LIMIT ? OFFSET ?"
 	if s.key == "" {
 		return s.sql(columns) + limit
 	}
-	down := ""
+	down, order := "", s.order
 	if s.paging.Desc {
 		down = " DESC"
 	}
-	return "SELECT " + columns + " FROM (SELECT seq AS place, " + s.key + " AS sorted FROM " + s.from +
-		" ORDER BY " + s.order + limit + ") CROSS JOIN " + table + " ON seq = place ORDER BY sorted" + down + ", place"
+	if back {
+		order = s.key + " DESC, seq DESC"
+		if s.paging.Desc {
+			order = s.key + ", seq DESC"
+		}
+	}
+	return "SELECT " + columns + " FROM (SELECT seq AS place, " + s.key + " AS sorted FROM " + cmp.Or(s.keys, s.from) +
+		" ORDER BY " + order + limit + ") CROSS JOIN " + table + " ON seq = place ORDER BY sorted" + down + ", place"
 }
 
 // fetch runs a selection.
@@ -113,6 +124,9 @@ func fetch[T any](c *conn, s selection, columns string, scan func(row) (T, error
 	paged := s.paging.Limit > 0 || s.paging.Offset > 0
 	if paged {
 		count := "SELECT count(*) FROM " + s.from
+		if s.filtered {
+			count = "SELECT count(*) FROM " + cmp.Or(s.keys, s.from)
+		}
 		if s.from == "rollouts" { // all of them, which are counted already
 			count = countRollouts
 		}
@@ -121,16 +135,22 @@ func fetch[T any](c *conn, s selection, columns string, scan func(row) (T, error
 			return page, err
 		}
 		page.Total = int(total)
-		limit := int64(-1)
+		limit, offset := int64(-1), int64(max(s.paging.Offset, 0))
 		if s.paging.Limit > 0 {
 			limit = int64(s.paging.Limit)
 		}
 		if table, _, _ := strings.Cut(s.from, " "); (table == "spans" || table == "rollouts") && limit > 0 {
-			sql = s.page(columns, table)
+			// What is skipped is read, so the page is counted from the nearer end.
+			back := s.key != "" && offset > total/2
+			sql = s.page(columns, table, back)
+			if back {
+				limit = max(0, min(limit, total-offset))
+				offset = max(0, total-offset-limit)
+			}
 		} else {
 			sql += " LIMIT ? OFFSET ?"
 		}
-		args = append(slices.Clip(args), limit, int64(max(s.paging.Offset, 0)))
+		args = append(slices.Clip(args), limit, offset)
 	}
 	err := c.query(func(r row) error {
 		item, err := scan(r)

@@ -2,21 +2,26 @@ package sqlite
 
 import (
 	"fmt"
+	"strings"
 
 	agl "agentlightning"
 	"agentlightning/store"
 )
 
 func spanSelection(q *store.SpanQuery) selection {
-	var f filter
-	f.scope(ofRollout, q.RolloutID)
+	// The index knows nothing that spans are sorted by, and has those of an
+	// attempt in the order of their random ids. Pages therefore read the table in
+	// its own order, where spans of an attempt are neighbours.
+	owned := ofRollout
+	args := []any{q.RolloutID}
 	switch {
 	case q.AttemptID == nil:
 	case *q.AttemptID == agl.LatestAttempt:
-		f.scope("attempt_id = "+latestAttemptID, q.RolloutID)
+		owned, args = owned+" AND attempt_id = "+latestAttemptID, append(args, q.RolloutID)
 	default:
-		f.scope("attempt_id = ?", *q.AttemptID)
+		owned, args = owned+" AND attempt_id = ?", append(args, *q.AttemptID)
 	}
+	f := filter{scopes: []string{owned}, scopeArgs: args}
 	f.equal("trace_id", q.TraceID)
 	f.contains("trace_id", q.TraceIDContains)
 	f.equal("span_id", q.SpanID)
@@ -26,7 +31,9 @@ func spanSelection(q *store.SpanQuery) selection {
 	f.equal("name", q.Name)
 	f.contains("name", q.NameContains)
 	f.noneUnderOr = true
-	return f.selection("spans", q.Paging, spanSorts)
+	s := f.selection("spans", q.Paging, spanSorts)
+	s.keys = strings.Replace(s.from, owned, "seq IN (SELECT seq FROM spans WHERE "+owned+")", 1)
+	return s
 }
 
 func (r reader) QuerySpans(q store.SpanQuery) (store.Page[store.SpanJSON], error) {

@@ -51,8 +51,9 @@ const (
 
 	selectLatestAttempt = `SELECT ` + attemptColumns + ` FROM attempts WHERE ` + ofRollout + `
 		ORDER BY sequence_id DESC LIMIT 1`
-	selectLatestAttempts = `SELECT a.seq, a.rollout, a.sequence_id, a.attempt_id, a.rollout_id, a.status,
-		a.start_time, a.end_time, a.worker_id, a.last_heartbeat_time, a.metadata
+	latestColumns = `a.seq, a.rollout, a.sequence_id, a.attempt_id, a.rollout_id, a.status,
+		a.start_time, a.end_time, a.worker_id, a.last_heartbeat_time, a.metadata`
+	selectLatestAttempts = `SELECT ` + latestColumns + `
 		FROM json_each(?) AS wanted CROSS JOIN rollouts r ON r.rollout_id = wanted.value
 		CROSS JOIN attempts a ON a.seq = (SELECT seq FROM attempts WHERE rollout = r.seq
 			ORDER BY sequence_id DESC LIMIT 1)`

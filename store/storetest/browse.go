@@ -241,6 +241,15 @@ func browseTests() []test {
 			})
 			a := f.startAttempt(all[1])
 			f.same("of a new attempt", f.browse(store.BrowseQuery{IDContains: all[1]}).Items[0].Digest, store.Digest{})
+			// More than are read at once, whose ids are not in the order of their insertion.
+			for i := range int64(100) {
+				s := newSpan(a.Attempt, i+1)
+				s.SpanID, s.Name = fmt.Sprintf("r%03d", 99-i), semconv.SpanAnnotation
+				s.Attributes = agl.Attributes{{Key: "reward", Value: float64(i)}}
+				f.addSpans(s)
+			}
+			f.same("of a hundred spans", f.browse(store.BrowseQuery{IDContains: all[1]}).Items[0].Digest, store.Digest{Reward: new(99.0), Spans: 100})
+			a = f.startAttempt(all[1])
 			spans := make([]agl.Span, store.DigestSpans+1)
 			for i := range spans {
 				spans[i] = newSpan(a.Attempt, int64(i+1))
@@ -344,8 +353,12 @@ func browseTests() []test {
 			sameIDs(f, "found", browsedIDs(got.Items), all[n-1:])
 			equal(f, "complete", got.Complete, false)
 			equal(f, "examined", got.Examined, store.BrowseLimit)
-			_, err := f.Store.(store.Browser).BrowseRollouts(f.Context(), store.BrowseQuery{Paging: store.Paging{SortBy: "mode"}})
-			f.refused(err, store.ErrInvalid, "")
+			// A sort is one of the newest.
+			got = f.browse(store.BrowseQuery{Paging: store.Paging{SortBy: "input", Limit: 3}})
+			equal(f, "complete when sorted", got.Complete, false)
+			equal(f, "examined when sorted", got.Examined, store.BrowseLimit)
+			equal(f, "total when sorted", got.Total, store.BrowseLimit)
+			equal(f, "first when sorted", got.Items[0].RolloutID, all[n-1])
 			// When steps ended says where to look for theirs.
 			for _, order := range []store.Paging{{Desc: true}, {SortBy: "step"}} {
 				got = f.browse(store.BrowseQuery{RunID: "r", Step: new(int64(1)), Paging: order})

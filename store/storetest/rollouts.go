@@ -2,6 +2,7 @@ package storetest
 
 import (
 	"encoding/json"
+	"fmt"
 	"slices"
 
 	agl "agentlightning"
@@ -132,10 +133,13 @@ func rolloutTests() []test {
 			} {
 				p := store.Paging{SortBy: tt.by, Desc: tt.desc}
 				sameIDs(f, "by "+tt.by, attemptedIDs(f.query(store.RolloutQuery{Paging: p}).Items), tt.want)
-				p.Limit, p.Offset = 2, 1
-				got := f.query(store.RolloutQuery{Paging: p})
-				sameIDs(f, "part by "+tt.by, attemptedIDs(got.Items), tt.want[1:3])
-				equal(f, "total", got.Total, len(all))
+				for from := range len(all) + 2 {
+					p.Limit, p.Offset = 2, from
+					got := f.query(store.RolloutQuery{Paging: p})
+					want := tt.want[min(from, len(all)):min(from+2, len(all))]
+					sameIDs(f, fmt.Sprintf("by %s from %d on", tt.by, from), attemptedIDs(got.Items), want)
+					equal(f, "total", got.Total, len(all))
+				}
 			}
 		}},
 		{"paging", "", func(f *fixture) {
