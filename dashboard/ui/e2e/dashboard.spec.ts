@@ -49,7 +49,7 @@ async function accessible(page: Page): Promise<void> {
 }
 
 const pages = (): [string, string, RegExp][] => [
-  ['/', 'Overview', /reward went from/],
+  ['/', 'Overview', /Reward went from/],
   ['/runs', 'Runs', /run-/],
   [`/runs?run=${run}`, 'Runs', /Smoothing/],
   [`/runs/${run}`, '', /reward_std/],
@@ -200,10 +200,20 @@ test('filters are set by hand, by keyboard too', async ({ page }) => {
   await expect(page.locator('tr[data-row]').first()).toBeVisible();
 });
 
-test('a question without a quick answer is refused with a reason', async ({ page }) => {
-  await page.route('**/browse/rollouts*sort_by=reward*', (route) => route.fulfill({ status: 400, json: { detail: 'sorting by reward looks at no more than 10000 rollouts' } }));
+test('a list of which the server has not looked at all says so', async ({ page }) => {
+  await page.route('**/browse/rollouts*sort_by=reward*', async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ response: answer, json: { ...((await answer.json()) as Found), complete: false, examined: 10_000 } });
+  });
+  await page.goto(`${server.url}/rollouts?sort=-reward&mode=val`);
+  await expect(page.getByRole('status').first()).toHaveText(/found among the 10,000 newest that were looked at, sorted among themselves: narrow by run, time or status/);
+  await expect(page.locator('tr[data-row]').first()).toBeVisible();
+});
+
+test('a question that the server refuses shows the reason and a way out', async ({ page }) => {
+  await page.route('**/browse/rollouts*sort_by=reward*', (route) => route.fulfill({ status: 400, json: { detail: 'no such sort here' } }));
   await page.goto(`${server.url}/rollouts?sort=-reward`);
-  await expect(page.getByRole('alert')).toContainText('no more than 10000');
+  await expect(page.getByRole('alert')).toContainText('no such sort here');
   await page.getByRole('button', { name: 'Sort by the newest instead' }).click();
   await expect(page.locator('tr[data-row]').first()).toBeVisible();
 });
@@ -455,6 +465,19 @@ test.describe('searches for prompts', () => {
       await accessible(page);
     });
   }
+});
+
+test('the list of runs says how they went, and curves their newest values', async ({ page }) => {
+  await page.goto(`${server.url}/runs`);
+  const row = page.getByRole('row', { name: new RegExp(run) });
+  await expect(row).toContainText(/learned|flat|getting worse/);
+  const metrics = await server.call<{ values: Record<string, number> }[]>(`v1/agl/runs/${run}/metrics`);
+  const rewards = metrics.map((m) => m.values['training/reward']).filter((v) => v !== undefined);
+  await expect(row).toContainText(new RegExp(`reward ${rewards[0]!.toPrecision(2).slice(0, 4)}.*→ ${rewards.at(-1)!.toPrecision(2).slice(0, 4)}`));
+  await page.goto(`${server.url}/runs/${run}`);
+  const legend = page.getByRole('img', { name: /^Reward by step/ }).locator('.u-legend');
+  await expect(legend).toContainText(new RegExp(`step:? *${metrics.length - 1}`));
+  await expect(legend).not.toContainText('–');
 });
 
 test('two runs are compared', async ({ page }) => {
@@ -1030,7 +1053,7 @@ test('the first load is small', async ({ page }) => {
     if (/\/assets\/|\/$/.test(r.url())) sizes.push(r.sizes().then((s) => void (bytes += s.responseBodySize)));
   });
   await page.goto(server.url);
-  await expect(page.getByText(/reward went from/)).toBeVisible();
+  await expect(page.getByText(/Reward went from/)).toBeVisible();
   await Promise.all(sizes);
   console.log(`first load: ${(bytes / 1024).toFixed(0)} KiB gzipped`);
   expect(bytes).toBeLessThan(450 * 1024);

@@ -86,3 +86,12 @@ export function member(metadata: Record<string, unknown> | null | undefined, key
   if (v === undefined || v === null) return undefined;
   return typeof v === 'string' ? v : JSON.stringify(v);
 }
+
+/** How many rollouts a list has, and among which they were found when the server did not look at all of them. */
+export function summary(page: { total: number; examined: number; complete: boolean }, sort: string | null): string {
+  if (page.complete) return `${number(page.total)} rollout${page.total === 1 ? '' : 's'}`;
+  const end = sort === 'start_time' ? 'oldest' : 'newest';
+  const found = page.total === page.examined ? `The ${number(page.examined)} ${end}` : `${number(page.total)} found among the ${number(page.examined)} ${end} that were looked at`;
+  const sorted = sort !== null && !sort.endsWith('start_time');
+  return `${found}${sorted ? ', sorted among themselves' : ''}: narrow by run, time or status to reach the rest`;
+}

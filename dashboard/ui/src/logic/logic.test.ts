@@ -6,7 +6,7 @@ import { candidatesOf, depths } from './candidates';
 import { conversation, messagesOf, partsOf, rewardsOf, said } from './conversation';
 import { diffLines, differences, diffWords, sideBySide } from './diff';
 import { activeFilters, nextSort, pagesOf, readFilters } from './filters';
-import { age, ago, bytes, duration, member, number, oneLine, task } from './format';
+import { age, ago, bytes, duration, member, number, oneLine, summary, task } from './format';
 import { append, attributesText, clock, counts, found, goesOn, join, type Log, marks, matching, nextOf } from './log';
 import { quantile, samples, sum } from './prometheus';
 import { acrossSteps, rewardOf, signed, stepsOf, typical, whyNothing } from './samples';
@@ -120,6 +120,16 @@ describe('format', () => {
 
 const curve = (values: number[], key = 'reward'): StepMetrics[] => values.map((v, i) => ({ step: i, time: i, values: { [key]: v } }));
 
+describe('summary of a list', () => {
+  it('says among what was found and sorted when that is not all', () => {
+    expect(summary({ total: 1, examined: 1, complete: true }, '-reward')).toBe('1 rollout');
+    expect(summary({ total: 2000, examined: 3000, complete: true }, null)).toBe('2,000 rollouts');
+    expect(summary({ total: 7, examined: 20_000, complete: false }, null)).toMatch(/^7 found among the 20,000 newest that were looked at: narrow by/);
+    expect(summary({ total: 7, examined: 20_000, complete: false }, 'start_time')).toMatch(/^7 found among the 20,000 oldest that were looked at: narrow by/);
+    expect(summary({ total: 10_000, examined: 10_000, complete: false }, '-reward')).toMatch(/^The 10,000 newest, sorted among themselves: narrow by/);
+  });
+});
+
 describe('verdict', () => {
   it('says learning when the end is better than the beginning', () => {
     expect(verdict(curve([0.1, 0.2, 0.3, 0.5, 0.6, 0.8, 0.9, 0.9]), true).word).toBe('learning');
@@ -154,7 +164,7 @@ describe('verdict', () => {
     expect(found[0]!.severity).toBe('bad');
     expect(found.at(-1)!.severity).toBe('warn');
     const all = found.map((h) => h.text).join('\n');
-    for (const part of ['90 % of the groups', 'too hard', '5 model calls', '2 rollouts', 'log-probabilities', 'gradient', 'KL 0.5']) expect(all).toContain(part);
+    for (const part of ['90 % of the groups', 'too hard', '5 of 100 model calls (5 %)', '2 rollouts', 'log-probabilities', 'gradient', 'KL 0.5']) expect(all).toContain(part);
     expect(hints(curve([0.5, 0.6]), 'run-1')).toEqual([]);
   });
   it('smooths', () => {

@@ -93,7 +93,7 @@ export function verdict(metrics: StepMetrics[], running: boolean): Verdict {
   const name = words(goal);
   const last = curve.at(-1)!;
   if (curve.length < 4) {
-    return { word: 'too early to say', sentence: `${name} is ${number(last.value)} after ${curve.length} measured step${curve.length === 1 ? '' : 's'}.` };
+    return { word: 'too early to say', sentence: `${begin(name)} is ${number(last.value)} after ${curve.length} measured step${curve.length === 1 ? '' : 's'}.` };
   }
   const quarter = Math.max(2, Math.floor(curve.length / 4));
   const first = curve.slice(0, quarter).map((p) => p.value);
@@ -102,7 +102,7 @@ export function verdict(metrics: StepMetrics[], running: boolean): Verdict {
   const to = mean(late);
   const noise = noiseOf(curve.map((p) => p.value)) * Math.sqrt(2 / quarter);
   const gain = lowerIsBetter ? from - to : to - from;
-  const sentence = `${name} went from ${number(from)} to ${number(to)} (first and last quarter of ${curve.length} steps).`;
+  const sentence = `${begin(name)} went from ${number(from)} to ${number(to)} (first and last quarter of ${curve.length} steps).`;
   const counts = Math.abs(gain) > Math.max(2 * noise, 0.02 * Math.max(Math.abs(from), Math.abs(to), 0.1));
   if (!counts) return { word: 'flat', sentence };
   if (gain < 0) return { word: 'getting worse', sentence };
@@ -114,6 +114,18 @@ export interface Hint {
   text: string;
   /** Filter of the list of rollouts that shows it. */
   filter?: Record<string, string>;
+}
+
+/** A number with what it is a part of, so that a few are not taken for many. */
+function shareOf(part: number, all: number, what: string): string {
+  if (all < part) return `${number(part)} ${what}`;
+  const percent = (100 * part) / all;
+  return `${number(part)} of ${number(all)} ${what} (${percent < 0.1 ? 'less than 0.1' : number(percent, 2)} %)`;
+}
+
+/** The first letter of a sentence. */
+function begin(sentence: string): string {
+  return sentence.charAt(0).toUpperCase() + sentence.slice(1);
 }
 
 /** What in the newest metrics may keep a run from learning, the worst first. */
@@ -128,9 +140,9 @@ export function hints(metrics: StepMetrics[], runID: string): Hint[] {
 
   const calls = sum('calls');
   const left = sum('calls_left_out');
-  if (left > 0) (left >= calls / 2 ? bad : warn)(`${number(left)} model calls of ${span} were left out of training.`, { run_id: runID, problem: 'any' });
+  if (left > 0) (left >= calls / 2 ? bad : warn)(`${shareOf(left, calls, 'model calls')} of ${span} were left out of training.`, { run_id: runID, problem: 'any' });
   const failed = sum('rollouts_failed') + sum('validation_failed');
-  if (failed > 0) warn(`${number(failed)} rollouts of ${span} failed.`, { run_id: runID, status: 'failed' });
+  if (failed > 0) warn(`${shareOf(failed, sum('rollouts'), 'rollouts')} of ${span} failed.`, { run_id: runID, status: 'failed' });
   const groups = sum('groups');
   const constant = sum('groups_constant');
   if (groups > 0 && constant / groups > 0.6) {

@@ -1,4 +1,4 @@
-import { Anchor, Select, Stack, Table, Text } from '@mantine/core';
+import { Anchor, Group, Select, Stack, Table, Text } from '@mantine/core';
 import { useQueries } from '@tanstack/react-query';
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router-dom';
 import { browseQuery, useResources } from '../data';
@@ -92,10 +92,10 @@ function Shown({ list, id }: { list: ResourcesUpdate[]; id: string }) {
       title={`What ${chosen.resources_id} holds`}
       label="Contents"
       right={
-        <>
-          <Select size="xs" aria-label="Version" data={list.map((r) => ({ value: r.resources_id, label: `${r.resources_id}, version ${r.version}` }))} value={id} onChange={(v) => v !== null && void navigate(`/resources/${encodeURIComponent(v)}`)} searchable allowDeselect={false} w={260} />
-          <Select size="xs" aria-label="Compared with" placeholder="Compared with nothing" data={list.filter((r) => r.resources_id !== id).map((r) => ({ value: r.resources_id, label: `${r.resources_id}, version ${r.version}` }))} value={against?.resources_id ?? null} onChange={(v) => setQ(v === null ? {} : { against: v }, { replace: true })} searchable w={260} />
-        </>
+        <Group gap="xs" align="end">
+          <Select size="xs" label="Version" data={list.map((r) => ({ value: r.resources_id, label: `${r.resources_id}, version ${r.version}` }))} value={id} onChange={(v) => v !== null && void navigate(`/resources/${encodeURIComponent(v)}`)} searchable allowDeselect={false} w={260} />
+          <Select size="xs" label="Compared with" placeholder="Compared with nothing" data={list.filter((r) => r.resources_id !== id).map((r) => ({ value: r.resources_id, label: `${r.resources_id}, version ${r.version}` }))} value={against?.resources_id ?? null} onChange={(v) => setQ(v === null ? {} : { against: v }, { replace: true })} searchable w={260} />
+        </Group>
       }
     >
       {names.map((n) => (

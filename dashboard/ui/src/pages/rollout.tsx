@@ -70,7 +70,7 @@ function Shown({ rollout }: { rollout: Rollout }) {
   return (
     <Stack gap="sm">
       <Head rollout={rollout} explained={explained} members={members} />
-      {explanation.data && <Training explanation={explanation.data} explained={explained} brief />}
+      {explanation.data && <Training explanation={explanation.data} explained={explained} mode={rollout.mode} brief />}
       {list.length > 1 && (
         <Tabs value={attemptID ?? null} onChange={(v) => v !== null && set('attempt', v)} variant="pills">
           <Tabs.List aria-label="Attempts">
@@ -127,7 +127,7 @@ function Shown({ rollout }: { rollout: Rollout }) {
           ))}
         </Tabs.Panel>
         <Tabs.Panel value="training" pt="sm">
-          {explanation.error ? <Failed error={explanation.error} /> : explanation.data ? <Training explanation={explanation.data} explained={explained} /> : <Loading what="what training makes of it" />}
+          {explanation.error ? <Failed error={explanation.error} /> : explanation.data ? <Training explanation={explanation.data} explained={explained} mode={rollout.mode} /> : <Loading what="what training makes of it" />}
         </Tabs.Panel>
         <Tabs.Panel value="raw" pt="sm">
           <Raw rollout={rollout} attempt={attemptID} rows={outline.rows} />
@@ -465,7 +465,7 @@ function Rewards({ rows, explained }: { rows: SpanRow[]; explained: ExplainedAtt
 }
 
 /** What became training data, and if nothing did, why. */
-function Training({ explanation, explained, brief }: { explanation: Explanation; explained: ExplainedAttempt | undefined; brief?: boolean }) {
+function Training({ explanation, explained, mode, brief }: { explanation: Explanation; explained: ExplainedAttempt | undefined; mode: string | null; brief?: boolean }) {
   const s = explanation.sums;
   const used = s.rows > 0;
   const [most, setMost] = useState(200);
@@ -474,6 +474,7 @@ function Training({ explanation, explained, brief }: { explanation: Explanation;
   return (
     <Stack gap="sm">
       <Alert color={used ? 'teal' : 'orange'} title={used ? `${number(s.rows)} training row${s.rows === 1 ? '' : 's'} with ${number(s.tokens)} sampled tokens` : 'Nothing of this rollout can be trained on'}>
+        {used && (mode === 'val' || mode === 'test') && <div>Algorithms do not train on rollouts of {mode === 'val' ? 'validation' : 'tests'}; this is what it would give.</div>}
         {used && s.calls_used === s.calls && `All ${number(s.calls)} model calls are used.`}
         {used && s.calls_used < s.calls && `${number(s.calls_used)} of ${number(s.calls)} model calls are used.`}
         {reasons.map(([why, n]) => (

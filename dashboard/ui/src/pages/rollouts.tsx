@@ -10,7 +10,7 @@ import { get, query } from '../api';
 import { browseQuery, type Filters, useBrowse, useCapabilities } from '../data';
 import { actions, type ActionName, runAction } from '../logic/actions';
 import { activeFilters, isList, type FilterName, nextSort, pagesOf, readFilters } from '../logic/filters';
-import { duration, member, number, task, words } from '../logic/format';
+import { duration, member, number, summary, task, words } from '../logic/format';
 import { Empty, Failed, ID, Loading, PageTitle, Status, When } from '../parts/bits';
 import { useNow } from '../parts/now';
 import { RescoreDialog, Rescores } from '../parts/rescore';
@@ -90,7 +90,7 @@ export function Component() {
     <Stack gap="sm" h="calc(100dvh - 48px - 2 * var(--mantine-spacing-md))">
       <PageTitle right={<Views q={q} open={(view) => setQ(view)} />}>Rollouts</PageTitle>
       <FilterBar q={q} change={change} />
-      <Summary page={first.data} fetching={first.isFetching} />
+      <Summary page={first.data} sort={q.get('sort')} fetching={first.isFetching} />
       {first.error && !first.data ? (
         <Refused error={first.error} retry={() => void first.refetch()} reset={() => change((n) => n.delete('sort'))} sorted={q.get('sort') !== null} />
       ) : first.isPending ? (
@@ -134,10 +134,10 @@ function Refused({ error, retry, reset, sorted }: { error: unknown; retry: () =>
   );
 }
 
-function Summary({ page, fetching }: { page: BrowsePage | undefined; fetching: boolean }) {
+function Summary({ page, sort, fetching }: { page: BrowsePage | undefined; sort: string | null; fetching: boolean }) {
   return (
     <Text size="sm" c="dimmed" role="status">
-      {page === undefined ? ' ' : page.complete ? `${number(page.total)} rollout${page.total === 1 ? '' : 's'}` : `${number(page.total)} found among the ${number(page.examined)} newest that were looked at: narrow by run, time or status to reach the rest`}
+      {page === undefined ? ' ' : summary(page, sort)}
       {fetching ? ' …' : ''}
     </Text>
   );

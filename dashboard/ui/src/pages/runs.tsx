@@ -3,12 +3,12 @@ import { notifications } from '@mantine/notifications';
 import { useQueries, useQueryClient } from '@tanstack/react-query';
 import { useMemo, useState } from 'react';
 import { Link, useSearchParams } from 'react-router-dom';
-import { metricsQuery, useRuns } from '../data';
+import { metricsQuery, useMetrics, useRuns } from '../data';
 import { deleteRuns } from '../logic/actions';
 import { differences } from '../logic/diff';
 import { duration, number, oneLine, words } from '../logic/format';
 import { logPath } from '../logic/log';
-import { keysOf, mainKeys, shorten, smooth } from '../logic/verdict';
+import { keysOf, mainKeys, series, shorten, smooth, verdict } from '../logic/verdict';
 import { Card, Empty, Failed, Loading, PageTitle, Status, When } from '../parts/bits';
 import { Chart, type Line, palette } from '../parts/chart';
 import { useNow } from '../parts/now';
@@ -16,6 +16,8 @@ import type { Run } from '../types';
 
 /** So many curves one can still tell apart. */
 const mostCompared = 8;
+/** Of so many runs, the newest, the metrics are read to say in the list how they went. */
+const mostJudged = 20;
 
 export function Component() {
   const runs = useRuns();
@@ -61,6 +63,7 @@ export function Component() {
                 <th scope="col">Run</th>
                 <th scope="col">Algorithm</th>
                 <th scope="col">Status</th>
+                <th scope="col">Is it learning?</th>
                 <th scope="col" className="num">
                   Seed
                 </th>
@@ -72,7 +75,7 @@ export function Component() {
               </tr>
             </thead>
             <tbody>
-              {runs.data.map((r) => (
+              {runs.data.map((r, i) => (
                 <tr key={r.run_id} data-row>
                   <td>
                     <Checkbox size="xs" aria-label={`Compare ${r.run_id}`} checked={chosen.includes(r.run_id)} onChange={() => toggle(r.run_id)} />
@@ -86,6 +89,7 @@ export function Component() {
                   <td>
                     <Status value={r.status} />
                   </td>
+                  <td>{i < mostJudged ? <Judged run={r} /> : <Text size="sm" c="dimmed">open it</Text>}</td>
                   <td className="num">{r.seed}</td>
                   <td>
                     <When t={r.start_time} />
@@ -182,6 +186,27 @@ function Bulk({ runs, choose }: { runs: Run[]; choose: (ids: string[]) => void }
   );
 }
 
+/** How far a run has come, in a word and two numbers. */
+function Judged({ run }: { run: Run }) {
+  const metrics = useMetrics(run.run_id);
+  const points = useMemo(() => shorten(metrics.data ?? []), [metrics.data]);
+  if (metrics.isPending) return '…';
+  if (points.length === 0) return '–';
+  const v = verdict(points, run.status === 'running');
+  const { goal } = mainKeys(points);
+  const curve = goal === undefined ? [] : series(points, goal);
+  return (
+    <Group gap={6} wrap="nowrap" title={v.sentence}>
+      <Status value={v.word} />
+      {goal !== undefined && (
+        <span>
+          {words(goal)} {number(curve[0]!.value)} → {number(curve.at(-1)!.value)}
+        </span>
+      )}
+    </Group>
+  );
+}
+
 function Compare({ ids }: { ids: string[] }) {
   const [q, setQ] = useSearchParams();
   const runs = useRuns();
@@ -205,11 +230,12 @@ function Compare({ ids }: { ids: string[] }) {
     const keys = [...new Set(all.flatMap((m) => keysOf(m)))].sort();
     const wanted = q.get('metric');
     const key = wanted !== null && keys.includes(wanted) ? wanted : (all.map((m) => mainKeys(m).goal).find((k) => k !== undefined) ?? keys[0]);
-    if (key === undefined) return { keys, key: undefined, x: [], lines: [] as Line[] };
+    if (key === undefined) return { keys, key: undefined, x: [], lines: [] as Line[], without: [] as string[] };
     const at = (m: { step: number; time: number }, i: number) => (by === 'step' ? m.step : m.time - (all[i]![0]?.time ?? 0));
     const x = [...new Set(all.flatMap((m, i) => m.filter((p) => p.values[key] !== undefined).map((p) => at(p, i))))].sort((a, b) => a - b);
     const index = new Map(x.map((v, i) => [v, i]));
     const lines = all.flatMap((m, i): Line[] => {
+      if (!m.some((p) => p.values[key] !== undefined)) return [];
       const values: (number | null)[] = new Array<number | null>(x.length).fill(null);
       for (const p of m) if (p.values[key] !== undefined) values[index.get(at(p, i))!] = p.values[key];
       const colour = palette[i % palette.length];
@@ -219,7 +245,7 @@ function Compare({ ids }: { ids: string[] }) {
         { label: ids[i]!, values: smooth(values, factor), colour },
       ];
     });
-    return { keys, key, x, lines };
+    return { keys, key, x, lines, without: ids.filter((_, i) => !all[i]!.some((p) => p.values[key] !== undefined)) };
     // stamp stands for data, which is a new list every time
     // eslint-disable-next-line react-hooks/exhaustive-deps
   }, [stamp, q, by, factor, named]);
@@ -239,6 +265,11 @@ function Compare({ ids }: { ids: string[] }) {
       </Group>
       {metrics.some((m) => m.error) && <Failed error={metrics.find((m) => m.error)!.error} />}
       {drawn.key === undefined ? <Text c="dimmed">These runs have recorded no metrics yet.</Text> : <Chart x={drawn.x} lines={drawn.lines} height={300} label={`${words(drawn.key)} by ${by}`} />}
+      {drawn.key !== undefined && drawn.without.length > 0 && (
+        <Text size="sm" c="dimmed">
+          {drawn.without.join(', ')}: no {words(drawn.key)} was recorded.
+        </Text>
+      )}
       {ids.length > 1 && (
         <>
           <Text fw={600} mt="sm">

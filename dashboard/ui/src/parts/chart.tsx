@@ -15,6 +15,14 @@ export interface Line {
 
 export const palette = ['#1c7ed6', '#2f9e44', '#e8590c', '#9c36b5', '#0c8599', '#c2255c', '#5c940d', '#6741d9'];
 
+/** Steps are whole: there is none between two of them. */
+const wholeSteps = [1, 2, 5].flatMap((n) => [0, 1, 2, 3, 4, 5, 6].map((zeros) => n * 10 ** zeros)).sort((a, b) => a - b);
+
+/** Has the legend show the newest values while nothing is pointed at. */
+function showNewest(u: uPlot): void {
+  if (u.cursor.idx === null || u.cursor.idx === undefined) u.setLegend({ idxs: u.data.map((values) => (values as (number | null | undefined)[]).findLastIndex((v) => v !== null && v !== undefined)) });
+}
+
 /** Curves over steps or times. What is drawn is said in words for those who do not see it. */
 export function Chart({ x, lines, height = 220, time = false, label, sync, legend = true }: { x: number[]; lines: Line[]; height?: number; time?: boolean; label: string; sync?: string; legend?: boolean }) {
   const box = useRef<HTMLDivElement>(null);
@@ -26,6 +34,7 @@ export function Chart({ x, lines, height = 220, time = false, label, sync, legen
   useEffect(() => {
     latest.current = data;
     plot.current?.setData(data);
+    if (plot.current) showNewest(plot.current);
   });
   useEffect(() => {
     const el = box.current!;
@@ -40,7 +49,8 @@ export function Chart({ x, lines, height = 220, time = false, label, sync, legen
         scales: { x: { time } },
         legend: { show: legend },
         cursor: { sync: sync === undefined ? undefined : { key: sync } },
-        axes: [axis, { ...axis, size: 52, values: (_, ticks) => ticks.map((t) => number(t)) }],
+        hooks: { setCursor: [showNewest] },
+        axes: [time || !x.every(Number.isInteger) ? axis : { ...axis, incrs: wholeSteps }, { ...axis, size: 52, values: (_, ticks) => ticks.map((t) => number(t)) }],
         series: [
           time ? {} : { label: 'step' },
           ...lines.map((l, i) => ({
@@ -59,6 +69,7 @@ export function Chart({ x, lines, height = 220, time = false, label, sync, legen
       el,
     );
     plot.current = u;
+    showNewest(u);
     const watch = new ResizeObserver(() => {
       if (el.clientWidth > 0 && el.clientWidth !== u.width) u.setSize({ width: el.clientWidth, height });
     });
