@@ -35,7 +35,7 @@ const (
 	BrowseLimit = 20_000
 	// BrowseSpansLimit is for how many of them spans are read when a question is
 	// about what is in these: rewards, models, problems, calls and tokens.
-	BrowseSpansLimit = 10_000
+	BrowseSpansLimit = 6_000
 	// BrowseSpansBytes is after how many bytes of spans no further rollout is
 	// looked at by such a question.
 	BrowseSpansBytes = 256 << 20

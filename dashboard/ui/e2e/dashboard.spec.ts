@@ -203,10 +203,10 @@ test('filters are set by hand, by keyboard too', async ({ page }) => {
 test('a list of which the server has not looked at all says so', async ({ page }) => {
   await page.route('**/browse/rollouts*sort_by=reward*', async (route) => {
     const answer = await route.fetch();
-    await route.fulfill({ response: answer, json: { ...((await answer.json()) as Found), complete: false, examined: 10_000 } });
+    await route.fulfill({ response: answer, json: { ...((await answer.json()) as Found), complete: false, examined: 6000 } });
   });
   await page.goto(`${server.url}/rollouts?sort=-reward&mode=val`);
-  await expect(page.getByRole('status').first()).toHaveText(/found among the 10,000 newest that were looked at, sorted among themselves: narrow by run, time or status/);
+  await expect(page.getByRole('status').first()).toHaveText(/found among the 6,000 newest that were looked at, sorted among themselves: narrow by run, time or status/);
   await expect(page.locator('tr[data-row]').first()).toBeVisible();
 });
 
