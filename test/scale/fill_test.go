@@ -251,12 +251,17 @@ func (f *filler) call(r *agl.AttemptedRollout, i int64) agl.Span {
 	}
 	model := f.model()
 	a := agl.Attributes{
-		{Key: "gen_ai.operation.name", Value: "chat"}, {Key: "gen_ai.request.model", Value: model}, {Key: "gen_ai.request.temperature", Value: 1.0},
-		{Key: "gen_ai.prompt.0.role", Value: "user"}, {Key: "gen_ai.prompt.0.content", Value: string(r.Input)},
-		{Key: "gen_ai.response.model", Value: model}, {Key: "gen_ai.completion.0.role", Value: "assistant"},
+		{Key: "gen_ai.operation.name", Value: "chat"},
+		{Key: "gen_ai.request.model", Value: model},
+		{Key: "gen_ai.request.temperature", Value: 1.0},
+		{Key: "gen_ai.prompt.0.role", Value: "user"},
+		{Key: "gen_ai.prompt.0.content", Value: string(r.Input)},
+		{Key: "gen_ai.response.model", Value: model},
+		{Key: "gen_ai.completion.0.role", Value: "assistant"},
 		{Key: "gen_ai.completion.0.content", Value: fmt.Sprintf("Let me see: %d divided by %d.", f.rand.IntN(1000), f.rand.IntN(9)+1)},
 		{Key: "gen_ai.completion.0.finish_reason", Value: "stop"},
-		{Key: semconv.GenAIInputTokens, Value: int64(40)}, {Key: semconv.GenAIOutputTokens, Value: int64(8)},
+		{Key: semconv.GenAIInputTokens, Value: int64(40)},
+		{Key: semconv.GenAIOutputTokens, Value: int64(8)},
 	}
 	if f.rand.IntN(100) == 0 {
 		a.Set(semconv.CallProblem, "no_token_ids")
@@ -270,7 +275,8 @@ func (f *filler) call(r *agl.AttemptedRollout, i int64) agl.Span {
 
 func (f *filler) tool(r *agl.AttemptedRollout, i int64) agl.Span {
 	return f.span(r, i, "tool.calc", agl.Attributes{
-		{Key: "tool.name", Value: "calc"}, {Key: "tool.input", Value: fmt.Sprintf("%d/%d", f.rand.IntN(1000), f.rand.IntN(9)+1)},
+		{Key: "tool.name", Value: "calc"},
+		{Key: "tool.input", Value: fmt.Sprintf("%d/%d", f.rand.IntN(1000), f.rand.IntN(9)+1)},
 		{Key: "tool.output", Value: strings.Repeat("a line that the tool has printed, ", 3)},
 	})
 }

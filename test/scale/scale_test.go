@@ -1,6 +1,7 @@
 package scale
 
 import (
+	"cmp"
 	"encoding/json"
 	"flag"
 	"fmt"
@@ -108,17 +109,19 @@ func (q *question) put(t *testing.T, s *server) (took time.Duration, size int) {
 const browse = "v1/agl/browse/rollouts?limit=100"
 
 type found struct {
-	Total    int  `json:"total"`
-	Complete bool `json:"complete"`
-	Items    []struct {
-		RolloutID string `json:"rollout_id"`
-		Attempt   struct {
-			AttemptID string `json:"attempt_id"`
-		} `json:"attempt"`
-		Digest struct {
-			Spans int `json:"spans"`
-		} `json:"digest"`
-	} `json:"items"`
+	Total    int    `json:"total"`
+	Complete bool   `json:"complete"`
+	Items    []item `json:"items"`
+}
+
+type item struct {
+	RolloutID string `json:"rollout_id"`
+	Attempt   struct {
+		AttemptID string `json:"attempt_id"`
+	} `json:"attempt"`
+	Digest struct {
+		Spans int `json:"spans"`
+	} `json:"digest"`
 }
 
 // ask lists what the pages of the dashboard ask for.
@@ -198,17 +201,7 @@ func rolloutPages(t *testing.T, s *server, all found) []question {
 	var out []question
 	long := read[found](t, s, browse+"&text=a+task+of")
 	ended := read[found](t, s, fmt.Sprintf("%s&offset=%d", browse, all.Total/2))
-	slices.SortFunc(long.Items, func(a, b struct {
-		RolloutID string `json:"rollout_id"`
-		Attempt   struct {
-			AttemptID string `json:"attempt_id"`
-		} `json:"attempt"`
-		Digest struct {
-			Spans int `json:"spans"`
-		} `json:"digest"`
-	}) int {
-		return a.Digest.Spans - b.Digest.Spans
-	})
+	slices.SortFunc(long.Items, func(a, b item) int { return cmp.Compare(a.Digest.Spans, b.Digest.Spans) })
 	for _, r := range append(ended.Items[:1], long.Items[0], long.Items[len(long.Items)-1]) {
 		n := r.Digest.Spans
 		of := fmt.Sprintf("rollout_id=%s&attempt_id=%s", r.RolloutID, r.Attempt.AttemptID)
@@ -266,7 +259,7 @@ func TestWrites(t *testing.T) {
 				all[which] = append(all[which], time.Since(began))
 				took[kind] = all
 				if status >= 300 {
-					t.Fatalf("%s: %d %s", kind, status, text)
+					t.Fatalf("%s: %d %.500s", kind, status, text)
 				}
 				if answer != nil {
 					if err := json.Unmarshal(text, answer); err != nil {
@@ -289,7 +282,7 @@ func TestWrites(t *testing.T) {
 			note("heartbeat", http.MethodPost, "v1/agl/workers/morning", map[string]any{"heartbeat_stats": map[string]any{"cpu": 1}}, nil)
 			note("add a span", http.MethodPost, "v1/agl/spans", map[string]any{
 				"rollout_id": id, "attempt_id": at, "sequence_id": 1, "trace_id": fmt.Sprintf("%032x", round+1), "span_id": fmt.Sprintf("%016x", round+1),
-				"name": "work", "status": map[string]any{"status_code": "OK"}, "attributes": map[string]any{"text": body}, "events": []any{}, "links": []any{},
+				"parent_id": nil, "context": nil, "parent": nil, "start_time": 1.7e9, "end_time": 1.7e9, "name": "work", "status": map[string]any{"status_code": "OK", "description": nil}, "attributes": map[string]any{"text": body}, "events": []any{}, "links": []any{},
 				"resource": map[string]any{"attributes": map[string]any{}, "schema_url": ""},
 			}, nil)
 			note("finish", http.MethodPost, "v1/agl/rollouts/"+id+"/attempts/"+at, map[string]any{"status": "succeeded"}, nil)

@@ -48,6 +48,7 @@ type server struct {
 	url     string
 	ready   time.Duration // from its start
 	process *exec.Cmd
+	stopped bool
 	client  http.Client
 }
 
@@ -65,14 +66,19 @@ func start(t *testing.T, db string) *server {
 	if err := c.Start(); err != nil {
 		t.Fatal(err)
 	}
+	s := &server{process: c, client: http.Client{Transport: &http.Transport{}}}
+	t.Cleanup(func() { // the context has ended, and with it the process
+		if !s.stopped {
+			_ = c.Wait()
+		}
+	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		_ = c.Wait()
 		t.Fatalf("the server did not start: %v", err)
 	}
 	_, rest, _ := strings.Cut(line, " on ")
 	url, _, _ := strings.Cut(rest, ",")
-	s := &server{url: url, process: c, client: http.Client{Transport: &http.Transport{}}}
+	s.url = url
 	if status, _ := s.get(t, "healthz"); status != http.StatusOK {
 		t.Fatalf("healthz answers %d", status)
 	}
@@ -85,6 +91,7 @@ func (s *server) stop(t *testing.T) {
 	t.Helper()
 	s.client.CloseIdleConnections()
 	_ = s.process.Process.Signal(syscall.SIGTERM)
+	s.stopped = true
 	if err := s.process.Wait(); err != nil {
 		t.Errorf("the server ended: %v", err)
 	}
