@@ -206,7 +206,7 @@ test('a list of which the server has not looked at all says so', async ({ page }
     await route.fulfill({ response: answer, json: { ...((await answer.json()) as Found), complete: false, examined: 6000 } });
   });
   await page.goto(`${server.url}/rollouts?sort=-reward&mode=val`);
-  await expect(page.getByRole('status').first()).toHaveText(/found among the 6,000 newest that were looked at, sorted among themselves: narrow by run, time or status/);
+  await expect(page.getByText(/found among the 6,000 newest that were looked at, sorted among themselves: narrow by run, time or status/)).toBeVisible();
   await expect(page.locator('tr[data-row]').first()).toBeVisible();
 });
 
@@ -473,7 +473,8 @@ test('the list of runs says how they went, and curves their newest values', asyn
   await expect(row).toContainText(/learned|flat|getting worse/);
   const metrics = await server.call<{ values: Record<string, number> }[]>(`v1/agl/runs/${run}/metrics`);
   const rewards = metrics.map((m) => m.values['training/reward']).filter((v) => v !== undefined);
-  await expect(row).toContainText(new RegExp(`reward ${rewards[0]!.toPrecision(2).slice(0, 4)}.*→ ${rewards.at(-1)!.toPrecision(2).slice(0, 4)}`));
+  const rounded = (v: number | undefined) => String(Number(v!.toPrecision(3)));
+  await expect(row).toContainText(`reward ${rounded(rewards[0])} → ${rounded(rewards.at(-1))}`);
   await page.goto(`${server.url}/runs/${run}`);
   const legend = page.getByRole('img', { name: /^Reward by step/ }).locator('.u-legend');
   await expect(legend).toContainText(new RegExp(`step:? *${metrics.length - 1}`));

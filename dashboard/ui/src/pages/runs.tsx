@@ -54,7 +54,7 @@ export function Component() {
         </Empty>
       ) : (
         <div className="grid" tabIndex={0} role="region" aria-label="Runs, scrolls">
-          <table style={{ tableLayout: 'auto' }}>
+          <table className="fitted" style={{ tableLayout: 'auto' }}>
             <thead>
               <tr>
                 <th scope="col">
