@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"strconv"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -29,12 +31,15 @@ func values(s []*float64) []float64 {
 
 // world is what is looked at; each look finds more.
 type world struct {
+	mu       sync.Mutex // held while a look reads, and while the test changes something
 	looks    int
 	fails    bool
 	backends []llmproxy.Traffic
 }
 
 func (w *world) store(context.Context) (history.Store, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	if w.fails {
 		return history.Store{}, errors.New("no disk")
 	}
@@ -43,7 +48,18 @@ func (w *world) store(context.Context) (history.Store, error) {
 	return history.Store{Bytes: 1000 * n, Rollouts: n, Spans: 10 * n, Queue: 7, Commits: 50 * n}, nil
 }
 
-func (w *world) traffic() []llmproxy.Traffic { return append([]llmproxy.Traffic(nil), w.backends...) }
+func (w *world) traffic() []llmproxy.Traffic {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.backends)
+}
+
+// change changes what the next look finds.
+func (w *world) change(f func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	f()
+}
 
 // lived runs f with a history that looks every five seconds.
 func lived(t *testing.T, w *world, f func(h *history.History)) {
@@ -74,9 +90,9 @@ func TestSamplesOfTheStore(t *testing.T) {
 			t.Errorf("at the start: %+v", got)
 		}
 		pass(15 * time.Second)
-		w.fails = true
+		w.change(func() { w.fails = true })
 		pass(5 * time.Second)
-		w.fails = false
+		w.change(func() { w.fails = false })
 		pass(5 * time.Second)
 		got := h.Show(false, 100)
 		for _, s := range []struct {
@@ -121,12 +137,16 @@ func TestMemoryIsBounded(t *testing.T) {
 			t.Errorf("%d backends are followed", len(day.Backends))
 		}
 		// The newest is last, however the ring has turned.
-		if got := values(recent.Store.Rollouts); got[179] != float64(w.looks) || got[0] != float64(w.looks-179) {
-			t.Errorf("rollouts are from %v to %v, want up to %d", got[0], got[179], w.looks)
+		looks := 0
+		w.change(func() { looks = w.looks })
+		if got := values(recent.Store.Rollouts); got[179] != float64(looks) || got[0] != float64(looks-179) {
+			t.Errorf("rollouts are from %v to %v, want up to %d", got[0], got[179], looks)
 		}
 		// A new backend takes the place of one that is gone.
-		w.backends = append(w.backends[1:], llmproxy.Traffic{Model: "m", Endpoint: "new"})
-		w.backends = w.backends[len(w.backends)-64:]
+		w.change(func() {
+			w.backends = append(w.backends[1:], llmproxy.Traffic{Model: "m", Endpoint: "new"})
+			w.backends = w.backends[len(w.backends)-64:]
+		})
 		pass(5 * time.Second)
 		found := false
 		for _, b := range h.Show(false, 10).Backends {
@@ -157,9 +177,11 @@ func TestSamplesOfABackend(t *testing.T) {
 		}
 	}
 	lived(t, w, func(h *history.History) {
-		call(90, 10*time.Millisecond)
-		call(10, 2*time.Second)
-		a.PromptTokens, a.AnswerTokens, a.Failures, a.Open = 1000, 500, 5, 3
+		w.change(func() {
+			call(90, 10*time.Millisecond)
+			call(10, 2*time.Second)
+			a.PromptTokens, a.AnswerTokens, a.Failures, a.Open = 1000, 500, 5, 3
+		})
 		pass(5 * time.Second)
 		pass(5 * time.Second) // nothing more
 		b := h.Show(false, 100).Backends[0]
@@ -190,11 +212,11 @@ func TestSamplesOfABackend(t *testing.T) {
 		}
 
 		// It goes, and comes back with counts of its own.
-		w.backends = nil
+		w.change(func() { w.backends = nil })
 		pass(5 * time.Second)
-		w.backends = []llmproxy.Traffic{{Model: "m", Endpoint: "a", Calls: 10}}
+		w.change(func() { w.backends = []llmproxy.Traffic{{Model: "m", Endpoint: "a", Calls: 10}} })
 		pass(5 * time.Second)
-		w.backends = []llmproxy.Traffic{{Model: "m", Endpoint: "a", Calls: 5}} // registered anew
+		w.change(func() { w.backends = []llmproxy.Traffic{{Model: "m", Endpoint: "a", Calls: 5}} }) // registered anew
 		pass(5 * time.Second)
 		b = h.Show(false, 100).Backends[0]
 		if diff := cmp.Diff([]float64{20, 0, -1, 2, 1}, values(b.Calls)); diff != "" {
