@@ -166,7 +166,7 @@ func TestCreditPreviewRefuses(t *testing.T) {
 		{2, `estimator "best"`, []string{"ro-1", "--estimator", "best"}},
 		{2, `on failure "maybe"`, []string{"ro-1", "--on-failure", "maybe"}},
 		{2, "give one of them", []string{"ro-1", "--db", "sqlite:x.db", "--server", url}},
-		{1, "no such file", []string{"ro-1", "--db", "sqlite:" + t.TempDir() + "/none.db"}},
+		{1, "there is no database", []string{"ro-1", "--db", "sqlite:" + t.TempDir() + "/none.db"}},
 		{1, "ro-none", []string{"ro-none", "--server", url}},
 		{1, "is queuing: credit is given when it has ended", []string{queued[0].RolloutID, "--server", url}},
 	} {
