@@ -2,6 +2,7 @@ package anthropic
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"agentlightning/internal/jsonx"
@@ -150,25 +151,9 @@ func (w *asker) parts(m contentBlock) []contentBlock {
 	case jsonx.String:
 		raw = append(append([]byte(`[{"type":"text","text":`), raw...), "}]"...)
 	}
-	elements, err := jsonx.Elements(raw)
-	if err != nil {
-		w.Refuse(param, "it must be a string or a list of parts")
-		return nil
-	}
-	out := make([]contentBlock, 0, len(elements))
-	for i, e := range elements {
-		part := contentBlock{param: fmt.Sprintf("%s[%d]", param, i)}
-		if part.members, err = jsonx.Members(e); err != nil {
-			w.Refuse(part.param, "it must be a part")
-			continue
-		}
-		part.kind, _ = jsonx.Text(part.raw("type"))
-		if text := part.raw("text"); part.kind == "text" && string(text) == `""` {
-			continue
-		}
-		out = append(out, part)
-	}
-	return out
+	return slices.DeleteFunc(contentBlocks(w.Draft, param, raw, "part"), func(part contentBlock) bool {
+		return part.kind == "text" && string(part.raw("text")) == `""`
+	})
 }
 
 func (w *asker) part(part contentBlock) {

@@ -112,21 +112,27 @@ func (w *writer) text(b contentBlock, key string) []byte {
 }
 
 func (w *writer) blocks(param string, raw []byte) []contentBlock {
+	return contentBlocks(w.Draft, param, raw, "content block")
+}
+
+// contentBlocks returns the blocks of a list, which in a chat completion are
+// called parts. Those that are none are refused.
+func contentBlocks(d *openai.Draft, param string, raw []byte, noun string) []contentBlock {
 	elements, err := jsonx.Elements(raw)
 	if err != nil {
-		w.Refuse(param, "it must be a string or a list of content blocks")
+		d.Refuse(param, "it must be a string or a list of %ss", noun)
 		return nil
 	}
 	out := make([]contentBlock, 0, len(elements))
 	for i, e := range elements {
 		b := contentBlock{param: fmt.Sprintf("%s[%d]", param, i)}
 		if b.members, err = jsonx.Members(e); err != nil {
-			w.Refuse(b.param, "it must be a content block")
+			d.Refuse(b.param, "it must be a %s", noun)
 			continue
 		}
 		b.kind, err = jsonx.Text(b.raw("type"))
 		if err != nil {
-			w.Refuse(b.param+".type", "field required")
+			d.Refuse(b.param+".type", "field required")
 			continue
 		}
 		out = append(out, b)
