@@ -17,14 +17,15 @@ async function json<T>(path: string): Promise<T> {
 test('screenshots', async ({ browser }) => {
   test.setTimeout(600_000);
   const runs = await json<{ run_id: string; algorithm: string }[]>('runs');
-  const run = runs.find((r) => r.algorithm === 'pg')?.run_id;
+  const alike = runs.filter((r) => r.algorithm === 'pg');
+  const run = alike[0]?.run_id;
   if (run === undefined) throw new Error('the server has no run of examples/calc');
   const found = await json<{ items: { rollout_id: string }[] }>(`browse/rollouts?run_id=${run}&mode_in=train&limit=1&step=1`);
   const rollout = found.items[0]!.rollout_id;
 
   const pages: [string, string][] = [
     ['overview', '/'],
-    ['runs', `/runs?${runs.slice(0, 2).map((r) => `run=${r.run_id}`).join('&')}`],
+    ['runs', `/runs?${alike.slice(0, 2).map((r) => `run=${r.run_id}`).join('&')}`],
     ['run', `/runs/${run}`],
     ['batches', `/runs/${run}?tab=batches&step=1`],
     ['samples', `/runs/${run}?tab=samples`],

@@ -50,6 +50,13 @@ export function moment(t: number | null | undefined): string {
   return `${d.getFullYear()}-${two(d.getMonth() + 1)}-${two(d.getDate())} ${two(d.getHours())}:${two(d.getMinutes())}:${two(d.getSeconds())}`;
 }
 
+/** A time beside a curve whose marks are so many seconds apart. */
+export function tickTime(t: number, step: number): string {
+  const all = moment(t);
+  if (step >= units['d']!) return all.slice(0, 10);
+  return all.slice(11, step < units['m']! ? 19 : 16);
+}
+
 /** How long ago a time was. */
 export function ago(t: number | null | undefined, now: number): string {
   if (t === null || t === undefined) return dash;

@@ -6,7 +6,7 @@ import { candidatesOf, depths } from './candidates';
 import { conversation, messagesOf, partsOf, rewardsOf, said } from './conversation';
 import { diffLines, differences, diffWords, sideBySide } from './diff';
 import { activeFilters, nextSort, pagesOf, readFilters } from './filters';
-import { age, ago, bytes, duration, member, number, oneLine, summary, task } from './format';
+import { age, ago, bytes, duration, member, number, oneLine, summary, task, tickTime } from './format';
 import { append, attributesText, clock, counts, found, goesOn, join, type Log, marks, matching, nextOf } from './log';
 import { quantile, samples, sum } from './prometheus';
 import { acrossSteps, rewardOf, signed, stepsOf, typical, whyNothing } from './samples';
@@ -166,6 +166,16 @@ describe('verdict', () => {
     const all = found.map((h) => h.text).join('\n');
     for (const part of ['90 % of the groups', 'too hard', '5 of 100 model calls (5 %)', '2 rollouts', 'log-probabilities', 'gradient', 'KL 0.5']) expect(all).toContain(part);
     expect(hints(curve([0.5, 0.6]), 'run-1')).toEqual([]);
+  });
+  it('marks times as finely as their distance', () => {
+    const t = new Date(2026, 0, 2, 13, 4, 5).getTime() / 1000;
+    expect([1, 60, 3600, 86400].map((step) => tickTime(t, step))).toEqual(['13:04:05', '13:04', '13:04', '2026-01-02']);
+  });
+  it('does not take a small loss for what holds a run back', () => {
+    const of = (values: Record<string, number>) => hints([{ step: 1, time: 1, values }], 'run-1').map((h) => h.severity);
+    expect(of({ calls: 1000, calls_left_out: 9, rollouts: 1000, rollouts_failed: 10 })).toEqual(['warn', 'note']);
+    expect(of({ calls: 10, calls_left_out: 5 })).toEqual(['bad']);
+    expect(of({ calls_left_out: 5 })).toEqual(['warn']); // of how many is not known
   });
   it('smooths', () => {
     expect(smooth([1, null, 0], 0.5)).toEqual([1, null, 0.5]);

@@ -109,8 +109,15 @@ export function verdict(metrics: StepMetrics[], running: boolean): Verdict {
   return { word: running ? 'learning' : 'learned', sentence };
 }
 
+/** How much something matters, the worst first. A note is too small to hold a run back. */
+const severities = ['bad', 'warn', 'note'] as const;
+export type Severity = (typeof severities)[number];
+
+/** The share of calls or rollouts below which their loss is a note. */
+const small = 0.01;
+
 export interface Hint {
-  severity: 'bad' | 'warn';
+  severity: Severity;
   text: string;
   /** Filter of the list of rollouts that shows it. */
   filter?: Record<string, string>;
@@ -136,13 +143,15 @@ export function hints(metrics: StepMetrics[], runID: string): Hint[] {
   const out: Hint[] = [];
   const bad = (text: string, filter?: Record<string, string>) => out.push({ severity: 'bad', text, filter });
   const warn = (text: string, filter?: Record<string, string>) => out.push({ severity: 'warn', text, filter });
+  const lost = (part: number, all: number, what: string, became: string, filter: Record<string, string>) =>
+    out.push({ severity: part < small * all ? 'note' : part >= all / 2 && part <= all ? 'bad' : 'warn', text: `${shareOf(part, all, what)} of ${span} ${became}.`, filter });
   const span = recent.length === 1 ? 'the last step' : `the last ${recent.length} steps`;
 
   const calls = sum('calls');
   const left = sum('calls_left_out');
-  if (left > 0) (left >= calls / 2 ? bad : warn)(`${shareOf(left, calls, 'model calls')} of ${span} were left out of training.`, { run_id: runID, problem: 'any' });
+  if (left > 0) lost(left, calls, 'model calls', 'were left out of training', { run_id: runID, problem: 'any' });
   const failed = sum('rollouts_failed') + sum('validation_failed');
-  if (failed > 0) warn(`${shareOf(failed, sum('rollouts'), 'rollouts')} of ${span} failed.`, { run_id: runID, status: 'failed' });
+  if (failed > 0) lost(failed, sum('rollouts'), 'rollouts', 'failed', { run_id: runID, status: 'failed' });
   const groups = sum('groups');
   const constant = sum('groups_constant');
   if (groups > 0 && constant / groups > 0.6) {
@@ -166,7 +175,7 @@ export function hints(metrics: StepMetrics[], runID: string): Hint[] {
     bad(`Entropy fell to ${number(entropy.at(-1)!.value)}: the policy always answers the same.`);
   }
   if (latest('grad_norm') === 0) bad('The gradient of the last step was zero: nothing was learned from it.');
-  return out.sort((a, b) => Number(a.severity === 'warn') - Number(b.severity === 'warn'));
+  return out.sort((a, b) => severities.indexOf(a.severity) - severities.indexOf(b.severity));
 }
 
 /** Exponential smoothing: 0 leaves values alone, towards 1 they follow slowly. */

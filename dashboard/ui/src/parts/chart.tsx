@@ -2,7 +2,7 @@ import { useMantineColorScheme } from '@mantine/core';
 import { useEffect, useRef } from 'react';
 import uPlot from 'uplot';
 import 'uplot/dist/uPlot.min.css';
-import { number } from '../logic/format';
+import { moment, number, tickTime } from '../logic/format';
 
 export interface Line {
   label: string;
@@ -50,9 +50,9 @@ export function Chart({ x, lines, height = 220, time = false, label, sync, legen
         legend: { show: legend },
         cursor: { sync: sync === undefined ? undefined : { key: sync } },
         hooks: { setCursor: [showNewest] },
-        axes: [time || !x.every(Number.isInteger) ? axis : { ...axis, incrs: wholeSteps }, { ...axis, size: 52, values: (_, ticks) => ticks.map((t) => number(t)) }],
+        axes: [time ? { ...axis, values: (_, ticks, __, ___, step) => ticks.map((t) => tickTime(t, step)) } : x.every(Number.isInteger) ? { ...axis, incrs: wholeSteps } : axis, { ...axis, size: 52, values: (_, ticks) => ticks.map((t) => number(t)) }],
         series: [
-          time ? {} : { label: 'step' },
+          time ? { value: (_: uPlot, t: number | null) => moment(t) } : { label: 'step' },
           ...lines.map((l, i) => ({
             label: l.label,
             stroke: l.colour ?? palette[i % palette.length],

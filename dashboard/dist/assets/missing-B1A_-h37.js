@@ -1,0 +1,1 @@
+import{g as e}from"./api-NamMDdzW.js";import{c as t,p as n,t as r}from"./chunk-Z7SQORRT-D4wOeLl8.js";import{r as i}from"./bits-GXGpu_bv.js";var a=n();function o(){let{pathname:n}=t();return(0,a.jsxs)(i,{title:`There is no such page`,children:[n,` leads nowhere.`,` `,(0,a.jsx)(e,{component:r,to:`/`,children:`Go to the overview`})]})}export{o as Component};
