@@ -43,6 +43,12 @@ test.afterEach(() => {
 });
 
 async function accessible(page: Page): Promise<void> {
+  // What fades in has other colours until it is there.
+  await page.waitForFunction(
+    () =>
+      document.getAnimations().every((a) => a.playState !== 'running' || a.effect?.getTiming().iterations === Infinity) &&
+      [...document.querySelectorAll('[role=dialog]')].every((d) => getComputedStyle(d).opacity === '1'),
+  );
   const { violations } = await new AxeBuilder({ page }).analyze();
   const grave = violations.filter((v) => v.impact === 'serious' || v.impact === 'critical');
   expect(grave.map((v) => `${v.id}: ${v.nodes.map((n) => `${n.target.join(' ')} ${n.failureSummary ?? ''}`).join(' | ')}`)).toEqual([]);
