@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -61,14 +60,7 @@ func (w *asker) conversation(raw []byte) {
 		w.Refuse("messages", "it must be a list of messages")
 	}
 	w.Key("messages").Open('[')
-	for i, e := range elements {
-		param := fmt.Sprintf("messages[%d]", i)
-		members, err := jsonx.Members(e)
-		if err != nil {
-			w.Refuse(param, "it must be a message")
-			continue
-		}
-		m := contentBlock{param: param, members: members}
+	for m := range objects(w.Draft, "messages", elements, "message") {
 		m.kind, _ = jsonx.Text(m.raw("role"))
 		w.message(m)
 	}
@@ -234,12 +226,7 @@ func (w *asker) said(m contentBlock) {
 		}
 		w.part(part)
 	}
-	for i, raw := range calls {
-		call := contentBlock{param: fmt.Sprintf("%s.tool_calls[%d]", m.param, i)}
-		if call.members, err = jsonx.Members(raw); err != nil {
-			w.Refuse(call.param, "it must be a call")
-			continue
-		}
+	for call := range objects(w.Draft, m.param+".tool_calls", calls, "call") {
 		w.call(call)
 	}
 }
@@ -297,12 +284,7 @@ func (w *asker) functions(raw []byte) {
 		return
 	}
 	w.Key("tools").Open('[')
-	for i, e := range elements {
-		t := contentBlock{param: fmt.Sprintf("tools[%d]", i)}
-		if t.members, err = jsonx.Members(e); err != nil {
-			w.Refuse(t.param, "it must be a tool")
-			continue
-		}
+	for t := range objects(w.Draft, "tools", elements, "tool") {
 		if t.kind, _ = jsonx.Text(t.raw("type")); t.kind != "function" {
 			w.Refuse(t.param+".type", "%q must be function", t.kind)
 			continue

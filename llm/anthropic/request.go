@@ -3,6 +3,7 @@ package anthropic
 import (
 	"bytes"
 	"fmt"
+	"iter"
 	"strings"
 
 	"agentlightning/internal/jsonx"
@@ -124,20 +125,30 @@ func contentBlocks(d *openai.Draft, param string, raw []byte, noun string) []con
 		return nil
 	}
 	out := make([]contentBlock, 0, len(elements))
-	for i, e := range elements {
-		b := contentBlock{param: fmt.Sprintf("%s[%d]", param, i)}
-		if b.members, err = jsonx.Members(e); err != nil {
-			d.Refuse(b.param, "it must be a %s", noun)
-			continue
-		}
-		b.kind, err = jsonx.Text(b.raw("type"))
-		if err != nil {
+	for b := range objects(d, param, elements, noun) {
+		if b.kind, err = jsonx.Text(b.raw("type")); err != nil {
 			d.Refuse(b.param+".type", "field required")
 			continue
 		}
 		out = append(out, b)
 	}
 	return out
+}
+
+// objects yields the elements of a list, each of which must be an object. Those
+// that are none are refused.
+func objects(d *openai.Draft, param string, elements []jsonx.Raw, noun string) iter.Seq[contentBlock] {
+	return func(yield func(contentBlock) bool) {
+		for i, e := range elements {
+			b := contentBlock{param: fmt.Sprintf("%s[%d]", param, i), kind: noun}
+			var err error
+			if b.members, err = jsonx.Members(e); err != nil {
+				d.Refuse(b.param, "it must be a %s", noun)
+			} else if !yield(b) {
+				return
+			}
+		}
+	}
 }
 
 func (w *writer) messages(raw []byte) {
@@ -149,15 +160,9 @@ func (w *writer) messages(raw []byte) {
 	if len(elements) == 0 {
 		w.Refuse("messages", "at least one message is required")
 	}
-	for i, e := range elements {
-		param := fmt.Sprintf("messages[%d]", i)
-		members, err := jsonx.Members(e)
-		if err != nil {
-			w.Refuse(param, "it must be a message")
-			continue
-		}
-		role, _ := jsonx.Text(jsonx.Get(members, "role"))
-		content := jsonx.Get(members, "content")
+	for m := range objects(w.Draft, "messages", elements, "message") {
+		role, _ := jsonx.Text(m.raw("role"))
+		param, content := m.param, m.raw("content")
 		switch role {
 		case "user":
 			w.user(param+".content", content)
@@ -337,12 +342,7 @@ func (w *writer) tools(raw []byte) {
 		return
 	}
 	w.Key("tools").Open('[')
-	for i, e := range elements {
-		t := contentBlock{param: fmt.Sprintf("tools[%d]", i), kind: "tool"}
-		if t.members, err = jsonx.Members(e); err != nil {
-			w.Refuse(t.param, "it must be a tool")
-			continue
-		}
+	for t := range objects(w.Draft, "tools", elements, "tool") {
 		if kind, _ := jsonx.Text(t.raw("type")); kind != "" && kind != "custom" {
 			w.Refuse(t.param+".type", "%q is a tool of Anthropic's own servers, which this backend does not have", kind)
 			continue
