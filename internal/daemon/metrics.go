@@ -84,8 +84,9 @@ func (m *Metrics) OnCommit(calls int, took time.Duration) {
 
 // WatchFile reports how large the SQLite database at a path is.
 func (m *Metrics) WatchFile(path string) error {
-	m.file.Store(new(fileMetrics(path)))
-	return m.registry.Register(fileMetrics(path))
+	f := fileMetrics(path)
+	m.file.Store(&f)
+	return m.registry.Register(f)
 }
 
 // fileBytes is what the database takes on the disk, its log included; false when
@@ -95,11 +96,7 @@ func (m *Metrics) fileBytes() (total int64, ok bool) {
 	if f == nil {
 		return 0, false
 	}
-	for _, suffix := range []string{"", "-wal"} {
-		if info, err := os.Stat(string(*f) + suffix); err == nil {
-			total, ok = total+info.Size(), true
-		}
-	}
+	f.each(func(_ string, size int64) { total, ok = total+size, true })
 	return total, ok
 }
 
@@ -185,12 +182,18 @@ var fileBytes = prometheus.NewDesc("agl_db_file_bytes", "Size of the database an
 // Describe implements [prometheus.Collector].
 func (fileMetrics) Describe(to chan<- *prometheus.Desc) { to <- fileBytes }
 
-// Collect implements [prometheus.Collector]. A file that cannot be looked at is
-// left out.
+// Collect implements [prometheus.Collector].
 func (f fileMetrics) Collect(to chan<- prometheus.Metric) {
-	for label, suffix := range map[string]string{"database": "", "log": "-wal"} {
+	f.each(func(file string, size int64) {
+		to <- prometheus.MustNewConstMetric(fileBytes, prometheus.GaugeValue, float64(size), file)
+	})
+}
+
+// each tells of the files of the database. One that cannot be looked at is left out.
+func (f fileMetrics) each(do func(file string, size int64)) {
+	for file, suffix := range map[string]string{"database": "", "log": "-wal"} {
 		if info, err := os.Stat(string(f) + suffix); err == nil {
-			to <- prometheus.MustNewConstMetric(fileBytes, prometheus.GaugeValue, float64(info.Size()), label)
+			do(file, info.Size())
 		}
 	}
 }
