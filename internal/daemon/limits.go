@@ -26,13 +26,13 @@ type pace struct {
 	writePause time.Duration // without progress of an answer; a long one gets more
 	// certificate is how often the files of the certificate are looked at, at the most.
 	certificate time.Duration
-	look        time.Duration // between two samples of the history
+	look        time.Duration // between two samples of the history; 0 leaves it to the history
 }
 
 func (p pace) withDefaults() pace {
 	return pace{
 		cmp.Or(p.header, 30*time.Second), cmp.Or(p.bodyPause, 30*time.Second), cmp.Or(p.body, 10*time.Minute),
-		cmp.Or(p.writePause, time.Minute), cmp.Or(p.certificate, time.Second), cmp.Or(p.look, 5*time.Second),
+		cmp.Or(p.writePause, time.Minute), cmp.Or(p.certificate, time.Second), p.look,
 	}
 }
 
