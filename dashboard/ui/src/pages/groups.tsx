@@ -1,6 +1,7 @@
 import { Anchor, Group, NumberInput, Select, Stack, Switch, Text } from '@mantine/core';
 import { useMemo } from 'react';
 import { Link, useSearchParams } from 'react-router-dom';
+import { useAddress } from '../parts/address';
 import { useBrowse, useMetrics, useRuns, useSpeaking } from '../data';
 import { conversation, said, speaker } from '../logic/conversation';
 import { member, number, task } from '../logic/format';
@@ -13,7 +14,8 @@ import type { Browsed } from '../types';
 
 export function Component() {
   const runs = useRuns();
-  const [q, setQ] = useSearchParams();
+  const [q, set] = useAddress();
+  const [, setQ] = useSearchParams();
   // Runs that learn by comparing come first; others have no groups.
   const run = q.get('run') ?? runs.data?.find((r) => /^(pg|grpo|ppo|rl)/.test(r.algorithm))?.run_id ?? runs.data?.[0]?.run_id;
   const metrics = useMetrics(run);
@@ -21,18 +23,6 @@ export function Component() {
   const step = q.get('step') ?? (last === undefined ? undefined : String(last));
   const group = q.get('group');
   const mode = q.get('mode');
-  const set = (values: Record<string, string | null>) =>
-    setQ(
-      (old) => {
-        const next = new URLSearchParams(old);
-        for (const [k, v] of Object.entries(values)) {
-          if (v === null) next.delete(k);
-          else next.set(k, v);
-        }
-        return next;
-      },
-      { replace: true },
-    );
   if (runs.error) return <Failed error={runs.error} />;
   if (runs.isPending) return <Loading what="the runs" />;
   if (run === undefined) return <Empty title="No run yet">Groups are rollouts of one task that a run compares with one another.</Empty>;
@@ -50,7 +40,7 @@ export function Component() {
 
 function One({ run, step, group, mode, back }: { run: string; step: string; group: string; mode: string | null; back: () => void }) {
   const found = useBrowse({ run_id: run, step, group, mode_in: mode === null ? undefined : [mode] }, 200);
-  const [q, setQ] = useSearchParams();
+  const [q, set] = useAddress();
   const onlyNew = q.get('same') !== 'yes';
   const members = useMemo(() => [...(found.data?.items ?? [])].sort(byMember), [found.data]);
   if (found.error) return <Failed error={found.error} />;
@@ -66,16 +56,7 @@ function One({ run, step, group, mode, back }: { run: string; step: string; grou
             <Switch
               label="Show what all have in common"
               checked={!onlyNew}
-              onChange={(e) =>
-                setQ(
-                  (old) => {
-                    const next = new URLSearchParams(old);
-                    next.set('same', e.currentTarget.checked ? 'yes' : 'no');
-                    return next;
-                  },
-                  { replace: true },
-                )
-              }
+              onChange={(e) => set({ same: e.currentTarget.checked ? 'yes' : 'no' })}
             />
             <Anchor component="button" type="button" onClick={back}>
               All groups of the step

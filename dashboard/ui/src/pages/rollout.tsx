@@ -2,6 +2,7 @@ import { Alert, Anchor, Button, Collapse, Group, Modal, Stack, Table, Tabs, Text
 import { useQueryClient } from '@tanstack/react-query';
 import { type ReactNode, useMemo, useState } from 'react';
 import { Link, useNavigate, useParams, useSearchParams } from 'react-router-dom';
+import { useAddress } from '../parts/address';
 import { asCurl } from '../api';
 import { mostRows, spansPath, speaks, useAttempts, useBrowse, useCapabilities, useExplanation, useOutline, useRollout, useWhole } from '../data';
 import { actions, type ActionName, applies, runAction } from '../logic/actions';
@@ -42,7 +43,7 @@ export function Component() {
 
 function Shown({ rollout }: { rollout: Rollout }) {
   const id = rollout.rollout_id;
-  const [q, setQ] = useSearchParams();
+  const [q, change] = useAddress();
   const attempts = useAttempts(id);
   const explanation = useExplanation(id, true);
   const list = attempts.data?.items ?? [];
@@ -53,15 +54,7 @@ function Shown({ rollout }: { rollout: Rollout }) {
   const explained = explanation.data?.attempts.find((a) => a.attempt_id === attemptID);
   const members = useGroup(rollout);
   const tab = q.get('tab') ?? 'conversation';
-  const set = (name: string, value: string) =>
-    setQ(
-      (old) => {
-        const next = new URLSearchParams(old);
-        next.set(name, value);
-        return next;
-      },
-      { replace: true },
-    );
+  const set = (name: string, value: string) => change({ [name]: value });
   const panel = (body: () => ReactNode) => (outline.error ? <Failed error={outline.error} /> : outline.isPending ? <Loading what="the spans" /> : body());
   const advantage = groupAdvantage(
     members.map((m) => m.digest.reward),

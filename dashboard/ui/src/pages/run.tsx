@@ -1,7 +1,8 @@
 import { Alert, Anchor, Grid, Group, NumberInput, SimpleGrid, Stack, Table, Tabs, Text } from '@mantine/core';
 import { useQuery } from '@tanstack/react-query';
 import { useMemo } from 'react';
-import { Link, useParams, useSearchParams } from 'react-router-dom';
+import { Link, useParams } from 'react-router-dom';
+import { useAddress } from '../parts/address';
 import { get } from '../api';
 import { useCheckpoint, useMetrics, useResources, useRun } from '../data';
 import { candidatesOf } from '../logic/candidates';
@@ -41,7 +42,7 @@ export function Component() {
 }
 
 function Shown({ run }: { run: Run }) {
-  const [q, setQ] = useSearchParams();
+  const [q, set] = useAddress();
   const metrics = useMetrics(run.run_id);
   const now = useNow();
   const raw = useMemo(() => metrics.data ?? [], [metrics.data]);
@@ -98,16 +99,7 @@ function Shown({ run }: { run: Run }) {
       </Card>
       <Tabs
         value={q.get('tab') ?? 'metrics'}
-        onChange={(t) =>
-          setQ(
-            (old) => {
-              const next = new URLSearchParams(old);
-              next.set('tab', t ?? 'metrics');
-              return next;
-            },
-            { replace: true },
-          )
-        }
+        onChange={(t) => set({ tab: t ?? 'metrics' })}
         keepMounted={false}
       >
         <Tabs.List aria-label="What to see of the run">
@@ -167,18 +159,10 @@ function Shown({ run }: { run: Run }) {
 
 /** The rollouts that made a step, the last one unless another is chosen. */
 function Batches({ run, last }: { run: Run; last: number | undefined }) {
-  const [q, setQ] = useSearchParams();
+  const [q, set] = useAddress();
   if (last === undefined) return <Empty title="This run has no step yet" />;
   const step = q.get('step') ?? String(last);
-  const go = (to: number) =>
-    setQ(
-      (old) => {
-        const next = new URLSearchParams(old);
-        next.set('step', String(to));
-        return next;
-      },
-      { replace: true },
-    );
+  const go = (to: number) => set({ step: String(to) });
   return (
     <Stack gap="sm">
       <Group gap="xs" align="end">

@@ -3,7 +3,7 @@ import { ActionIcon, Button, Group, SegmentedControl, Stack, Text, TextInput } f
 import { useDebouncedCallback, useDebouncedValue } from '@mantine/hooks';
 import { useVirtualizer } from '@tanstack/react-virtual';
 import { useEffect, useMemo, useRef, useState } from 'react';
-import { useSearchParams } from 'react-router-dom';
+import { useAddress } from './address';
 import { useRunLog } from '../data';
 import { save } from '../logic/actions';
 import { moment, number } from '../logic/format';
@@ -18,20 +18,11 @@ const mostMarks = 150;
 
 export function RunLog({ run }: { run: Run }) {
   const log = useRunLog(run.run_id);
-  const [q, setQ] = useSearchParams();
+  const [q, change] = useAddress();
   const asked = logLevels.find((l) => l === q.get('level')) ?? 'debug';
   const [text, setText] = useState(q.get('find') ?? '');
   const [find] = useDebouncedValue(text, 150);
-  const set = (name: string, value: string) =>
-    setQ(
-      (old) => {
-        const next = new URLSearchParams(old);
-        if (value === '') next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace: true },
-    );
+  const set = (name: string, value: string) => change({ [name]: value === '' ? null : value });
   const keep = useDebouncedCallback((v: string) => set('find', v.trim()), 300);
   const n = useMemo(() => counts(log.lines), [log.lines]);
   const shown = useMemo(() => matching(log.lines, asked, find), [log.lines, asked, find]);

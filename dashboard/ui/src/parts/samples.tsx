@@ -1,6 +1,7 @@
 import { Anchor, Button, Group, SegmentedControl, Select, SimpleGrid, Stack, Table, Text, UnstyledButton } from '@mantine/core';
 import { useMemo } from 'react';
-import { Link, useSearchParams } from 'react-router-dom';
+import { Link } from 'react-router-dom';
+import { useAddress } from './address';
 import { useSamples, useSpeaking } from '../data';
 import { conversation, said, speaker, type Turn } from '../logic/conversation';
 import { type Beside, diffWords, sideBySide } from '../logic/diff';
@@ -15,19 +16,7 @@ const atMost = 1000;
 
 /** Whether tasks went better late in the run than early, which, and how the answers differ. */
 export function Samples({ run, metrics }: { run: Run; metrics: StepMetrics[] }) {
-  const [q, setQ] = useSearchParams();
-  const set = (values: Record<string, string | null>) =>
-    setQ(
-      (old) => {
-        const next = new URLSearchParams(old);
-        for (const [k, v] of Object.entries(values)) {
-          if (v === null) next.delete(k);
-          else next.set(k, v);
-        }
-        return next;
-      },
-      { replace: true },
-    );
+  const [q, set] = useAddress();
   const asked = { mode: q.get('mode') ?? undefined, before: q.get('before') ?? undefined, after: q.get('after') ?? undefined, order: q.get('order') ?? undefined };
   const limit = q.get('all') === 'yes' ? atMost : atFirst;
   const found = useSamples(run.run_id, asked, limit);

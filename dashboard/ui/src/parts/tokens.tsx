@@ -1,6 +1,7 @@
 import { Anchor, Button, Group, SegmentedControl, Select, Stack, Text, UnstyledButton } from '@mantine/core';
 import { useEffect, useMemo, useRef, useState } from 'react';
 import { Link, useSearchParams } from 'react-router-dom';
+import { useAddress } from './address';
 import { useMetrics, useRun, useWhole } from '../data';
 import { member, number, words } from '../logic/format';
 import { signed } from '../logic/samples';
@@ -97,18 +98,9 @@ function titleOf(t: Token): string {
 }
 
 function Coloured({ of, calls: plain, trained, advantage, explained, all }: { of: Rollout; calls: CallTokens[]; trained: Trained[]; advantage: number | null; explained: ExplainedAttempt | undefined; all: boolean }) {
-  const [q, setQ] = useSearchParams();
+  const [q, change] = useAddress();
   const by = q.get('by') ?? 'logprob';
-  const set = (name: string, value: string | null) =>
-    setQ(
-      (old) => {
-        const next = new URLSearchParams(old);
-        if (value === null) next.delete(name);
-        else next.set(name, value);
-        return next;
-      },
-      { replace: true },
-    );
+  const set = (name: string, value: string | null) => change({ [name]: value });
   const [prompts, setPrompts] = useState('off');
   const [chosenID, setChosen] = useState<string | null>(null);
   const chosen = trained.find((t) => t.spanID === chosenID) ?? trained[0];

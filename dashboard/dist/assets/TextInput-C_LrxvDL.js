@@ -1,0 +1,1 @@
+import{et as e,q as t}from"./api-NamMDdzW.js";import{x as n}from"./index-Baig1gHN.js";import{p as r}from"./chunk-Z7SQORRT-D4wOeLl8.js";var i=r(),a=t(t=>{let r=e([`Input`,`InputWrapper`,`TextInput`],null,t);return(0,i.jsx)(n,{component:`input`,...r,__staticSelector:`TextInput`})});a.classes=n.classes,a.displayName=`@mantine/core/TextInput`;export{a as t};
